@@ -7,6 +7,8 @@ from functools import lru_cache
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
+from modis.collection import short_text
+
 _TLS = {"smtp": ("none", 25), "smtp+starttls": ("starttls", 587), "smtps": ("tls", 465)}
 _LEAST_MOST = re.compile(r"(\d+)-(\d*)")
 _BLOCKS = re.compile(r"(\d+)x(\d+)")
@@ -170,7 +172,7 @@ class WorkPlaces:
             if not equals or not PLACE_NAME.fullmatch(place):
                 raise ValueError(f"{part!r} is not PLACE=WORK, as in gpu=reduction/segment")
             for work in works.split(","):
-                words = tuple(work.split("/"))
+                words = tuple(short_text(work).split("/"))
                 if words[0] not in _WORK or not all(words):
                     raise ValueError(f"{work!r} does not begin with one of {', '.join(_WORK)}")
                 if rules.setdefault(words, place) != place:

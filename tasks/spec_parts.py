@@ -2,6 +2,7 @@
 
 from datetime import date
 
+from modis.collection import versioned
 from modis.composites import Counted
 from tasks.strict_model import StrictModel
 
@@ -20,6 +21,15 @@ class RecordedLayer(StrictModel):
     record: str
     layer: str
     units: str = ""
+
+
+class LayerLabel(StrictModel):
+    """What the files of a layer of a group are called."""
+
+    product: str
+    collection: str
+    layer: str
+    label: str
 
 
 class SensorCell(StrictModel):
@@ -68,9 +78,7 @@ class Band(StrictModel):
         """Name it for people."""
         if self.window:
             return f"{self.product} {self.layer} {self.window}"
-        if not self.collection:
-            return f"{self.product} {self.layer} {self.when}"
-        return f"{self.product}.{self.collection} {self.layer} {self.when}"
+        return f"{versioned(self.product, self.collection)} {self.layer} {self.when}"
 
     @property
     def of(self) -> tuple[str, str, str, str]:

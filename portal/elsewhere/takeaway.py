@@ -8,6 +8,7 @@ from shlex import quote as shell_quote
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
+from modis.collection import versioned
 from portal.results.layers import ResultLayer, result_layers
 from portal.results.result_files import ResultFile
 from reprojection import catalogue
@@ -75,7 +76,7 @@ def citation(request: Request) -> str:
         doi = known.doi(choice.collection) if known else ""
         search = f"https://search.earthdata.nasa.gov/search?q={quote(choice.name)}"
         where = f"https://doi.org/{doi}" if doi else f"DOI and authors: search {search}"
-        lines.append(f"  {choice.name} collection {choice.collection}.{title} NASA. {where}")
+        lines.append(f"  {versioned(choice.name, choice.collection)}.{title} NASA. {where}")
     lines += [
         "",
         "Cite the software:",

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
+from modis.collection import short_text
 from portal.results.charts import Bar, Chart, bars
 from portal.serving.problems import BadCallError
 from tasks.bag import classes, history
@@ -127,8 +128,9 @@ def parse_filters(today: dt.date, days: int, named: Mapping[str, str]) -> Filter
         first=first,
         last=last,
         phase=Phase(phase) if phase else None,
-        **{name: named.get(name, "")[:200] for name in ("product", "package", "owner", "worker")},
-        task_class=named.get("class", "")[:200],
+        product=short_text(named.get("product", "")[:200]),
+        **{name: named.get(name, "")[:200] for name in ("package", "owner", "worker")},
+        task_class=short_text(named.get("class", "")[:200]),
     )
 
 

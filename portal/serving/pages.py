@@ -26,9 +26,10 @@ from markupsafe import Markup, escape
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from modis.collection import versioned, versioned_text
 from portal.serving.addresses import page_above
 from portal.serving.expected import Expected
-from portal.serving.quantities import duration_text, named_text, size_text, unit_text
+from portal.serving.quantities import duration_text, size_text, unit_text
 from portal.serving.tokens import Person
 from tasks.accounts.group_table import name_of
 from tasks.errors import StoreError
@@ -121,6 +122,7 @@ class Pages:
         )
         self._parts: dict[str, list[str]] = defaultdict(list)
         self._env.globals.update(
+            versioned=versioned,
             asset=asset,
             parts=self._parts,
             expect=Expected.of,
@@ -140,7 +142,7 @@ class Pages:
             "group_name": name_of,
             "iso": iso_text,
             "moment": self._moment,
-            "named": named_text,
+            "named": versioned_text,
             "scale_words": scale_words,
             "seconds": duration_text,
             "units": unit_text,

@@ -3,25 +3,30 @@
 import datetime as dt
 import re
 
-from modis.collection import Collection
-
+_BELOW = re.compile(r"(\d*)([A-Za-z]+)\^?(\d?)")
 _POWER = re.compile(r"(?<![\w.])([A-Za-z]*[a-z]|[KWJ])\^?(-?\d+)(?![\w.(])")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-_PRODUCT = re.compile(r"\b([A-Z][A-Z0-9_]*\d[A-Z0-9_]*)\.(\d{1,2})(?![\d.]*\d)")
-
-
-def named_text(text: str) -> str:
-    """Write collections in names as granules and folders have them: MCD15A2.5 as MCD15A2.005."""
-    return _PRODUCT.sub(lambda found: f"{found[1]}.{Collection(found[2]).padded}", text)
-
-
 def unit_text(units: str | None) -> str:
-    """Format units as files write them: m^2/m^2 and m2 m-2 with raised powers, 1 as nothing."""
-    if not units or units == "1":
+    """Format units as powers, however files write them: m^2/m^2 and m2 m-2 as m² m⁻², 1 as nothing.
+
+    kg/m^2/8day is kg m⁻² (8 day)⁻¹. What cannot be read as a quotient, or is none (n/a), stays.
+    """
+    units = (units or "").strip()
+    if units == "1":
         return ""
+    first, *below = units.split("/")
+    factors = [_BELOW.fullmatch(one) for part in below for one in part.strip("()").split()]
+    if all(factors) and units.lower() != "n/a":
+        units = " ".join((first, *(_divisor(*one.groups()) for one in factors if one)))
     return _POWER.sub(lambda found: found[1] + found[2].translate(_RAISED), units)
+
+
+def _divisor(count: str, unit: str, power: str) -> str:
+    """Return a unit below a stroke as one with a negative power."""
+    raised = f"-{power or 1}".translate(_RAISED)
+    return f"({count} {unit}){raised}" if count else unit + raised
 
 
 def size_text(size: float) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from modis.collection import versioned
 from portal.results.charts import Chart, Line, Mark, chart
 from portal.results.result_files import BlobFile, ResultFile, ResultReader
-from portal.serving.quantities import named_text, unit_text
+from portal.serving.quantities import unit_text
 
 TABLE = "sites/sites.csv"
 ROWS = "sites/sites.parquet"
@@ -93,7 +94,7 @@ def _drawn(layer: dict[str, Any], rows: Any, sites: Sequence[str]) -> SiteChart:
         )
         for site, of in there.items()
     ]
-    named = named_text(".".join(filter(None, (layer["product"], layer["collection"]))))
+    named = versioned(layer["product"], layer["collection"])
     return SiteChart(
         layer=f"{named} {layer['layer']}",
         chart=chart(lines, units),

@@ -25,7 +25,7 @@ import shapely
 from pydantic import JsonValue
 from shapely.geometry.base import BaseGeometry
 
-from modis.collection import Collection
+from modis.collection import versioned
 from portal.results.downloads import MEDIA_TYPES
 from portal.results.result_files import ResultFile, ResultIndex, ResultReader
 from portal.serving.problems import GoneError
@@ -340,10 +340,7 @@ def collection(row: RequestRow, base: str) -> Object:
     here = f"{base}/collections/{row.id}"
     area = cut_at_antimeridian(region_area(request.region))
     first, last = _request_span(request)
-    products: list[JsonValue] = [
-        f"{one.name}.{Collection(one.collection).padded}" if one.collection else one.name
-        for one in request.products
-    ]
+    products: list[JsonValue] = [versioned(one.name, one.collection) for one in request.products]
     return {
         "type": "Collection",
         "stac_version": VERSION,

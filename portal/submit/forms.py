@@ -106,7 +106,7 @@ class Form:
     labels: str = ""
     group: str = ""
     standing: str = "0"
-    submission: str = field(default_factory=lambda: secrets.token_hex(8))
+    submission: str = field(default_factory=lambda: secrets.token_hex(5))
 
 
 DATES = "dates"

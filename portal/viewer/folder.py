@@ -6,6 +6,7 @@ from pathlib import Path
 
 from archives.kinds.coverage import Coverage
 from archives.kinds.folder import FolderArchive, index_name
+from modis.collection import versioned
 from reprojection.errors import ReprojectionError
 from reprojection.isolation import ReadingProcess
 from reprojection.read.outline import LayersSeen, Outline, read_layers
@@ -49,7 +50,7 @@ def read_folder(settings: Settings, runtime: Runtime) -> FolderRead:
         held = tuple(held_of(each, _layers(process, each)) for each in archive.coverage())
     holdings.publish(runtime.store, Holdings(products=held), 0)
     return FolderRead(
-        products={f"{one.name}.{one.collection}": one.granules for one in held},
+        products={versioned(one.name, one.collection): one.granules for one in held},
         unreadable=tuple(unreadable),
         unnamed=refreshed.unrecognised,
     )

@@ -5,6 +5,7 @@ from datetime import date
 from fastapi import Response
 from fastapi.responses import JSONResponse
 
+from modis.collection import parted, versioned
 from portal.serving.identity import Caller
 from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
@@ -23,8 +24,8 @@ def page(caller: Caller, portal: CurrentPortal, product: str = "") -> Response:
     """Show the map of a product, of the first one where none is named."""
     known = holdings.read(portal.runtime.store)[0]
     every = known.products if known is not None else ()
-    held = {f"{one.name}.{one.collection}": one for one in every}
-    chosen = held.get(product or next(iter(held), ""))
+    held = {versioned(one.name, one.collection): one for one in every}
+    chosen = held.get(versioned(*parted(product)) if product else next(iter(held), ""))
     if chosen is None:
         raise NotFoundError(f"The folder has no {product}.", f"It has {', '.join(held)}.")
     return portal.pages.page(
@@ -43,7 +44,7 @@ def page(caller: Caller, portal: CurrentPortal, product: str = "") -> Response:
 def place(caller: Caller, portal: CurrentPortal, product: str, day: date) -> JSONResponse:
     """Say where a product's granules of a day lie: a box of degrees."""
     del caller
-    name, _, collection = product.partition(".")
+    name, collection = parted(product)
     chosen = Chosen(product=name, collection=collection, day=day)
     records = portal.state(Views).granules(chosen, WHOLE_EARTH, 10**6)
     box = place_of([one for one in records if one.product == name])

@@ -8,6 +8,7 @@ from itertools import product as product_of
 from archives.formats.boundary import touches
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
+from modis.collection import versioned
 from portal.submit import catalogue
 from portal.submit.product_items import LayerItem
 from portal.submit.quality import QualityLayer, quality_layers
@@ -28,7 +29,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Shelf:
-    """A product of the folder in one collection, as addresses name it: `MCD15A2.5`."""
+    """A product of the folder in one collection, as addresses name it: `MCD15A2.005`."""
 
     product: str
     title: str
@@ -47,7 +48,7 @@ def shelf_of(held: Held) -> Shelf:
         Group(title="Quality and geometry", layers=tuple(one for one in every if one.is_quality)),
     )
     return Shelf(
-        product=f"{held.name}.{held.collection}",
+        product=versioned(held.name, held.collection),
         title=item.title if item is not None else "",
         granules=held.granules,
         layers=tuple(one for one in groups if one.layers),

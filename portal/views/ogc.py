@@ -1,6 +1,6 @@
 """OGC API - Maps and Tiles of layers of granules and of results, below `/maps`.
 
-A collection is a layer: of a product in the archive, `MCD15A2.5:Lai_1km`, or of a request's
+A collection is a layer: of a product in the archive, `MCD15A2.005:Lai_1km`, or of a request's
 results, `REQUEST:LAYER` with colons for the slashes of the layer.
 
 Sources: OGC 20-057, "OGC API - Tiles - Part 1: Core"; OGC 20-058, "OGC API - Maps - Part 1: Core";
@@ -19,6 +19,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from modis.box import LonLatBox
+from modis.collection import parted, versioned
 from portal.results.colour_scales import Colormap, Rescale
 from portal.results.layer_legends import layers_of
 from portal.results.layers import ResultLayer
@@ -175,7 +176,7 @@ def _found(
 ) -> Shown:
     """Find a collection. Raises NotFoundError, BadCallError."""
     first, _, rest = collection_id.partition(":")
-    name, _, number = first.partition(".")
+    name, number = parted(first)
     of_results = catalogue.product(name, number) is None
     if of_results and qa:
         raise BadCallError("Results have their quality rule already.", "Leave it out.", field="qa")
@@ -428,7 +429,7 @@ def _collections_of_granules(portal: Portal, base: str) -> Iterator[dict[str, ob
     for held in known.products if known is not None else ():
         entry = catalogue.product(held.name, held.collection)
         for layer in entry.layers if entry is not None else ():
-            name = f"{held.name}.{held.collection}:{layer}"
+            name = f"{versioned(held.name, held.collection)}:{layer}"
             days = str(held.first), str(held.last)
             yield _described(base, name, f"{layer}, {held.name}", WHOLE_EARTH, days)
 

@@ -16,6 +16,7 @@ from pydantic import StrictInt, TypeAdapter, ValidationError
 
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
+from modis.collection import parted
 from modis.sphere import METRES_PER_DEGREE
 from portal.results.colour_scales import Colormap, Rescale, ends_of
 from portal.serving.addresses import base_url
@@ -95,7 +96,7 @@ def look_of(
     colormap: Colormap = "swathmill",
 ) -> Look:
     """Read what is asked for: PRODUCT, or PRODUCT.COLLECTION."""
-    name, _, collection = product.partition(".")
+    name, collection = parted(product)
     views = portal.state(Views)
     options: dict[str, Any] = {"merge": merge, "units": units}
     if resampling:
@@ -227,7 +228,7 @@ def days(
 
     Empty where it is not known what the archive holds.
     """
-    name, _, collection = product.partition(".")
+    name, collection = parted(product)
     known = holdings.read(portal.runtime.store)[0]
     held = None
     if known is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from modis.collection import versioned
 from modis.composites import composite_end
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import LayerKind
@@ -44,7 +45,7 @@ def disagreements(granule: Granule) -> Iterator[str]:
     if entry is None:
         known = granule.product or "a product without a name"
         yield (
-            f"the catalogue has no entry for {known} of collection {granule.collection or '?'}; "
+            f"the catalogue has no entry for {versioned(known, granule.collection)}; "
             f"its layers are read by their attributes alone: {_COMPARE}"
         )
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from modis.collection import versioned
 from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.grids import Grid
 from reprojection.read.cf import (
@@ -117,7 +118,7 @@ def dataset_attributes(said: Description) -> Attributes:
         "title": f"{own.product} {own.layer}".strip(),
         "product": own.product,
         "collection": own.collection,
-        "source": f"{own.product} collection {own.collection}; {own.software}",
+        "source": f"{versioned(own.product, own.collection)}; {own.software}",
     }
     product = product_of(own)
     if product is not None:

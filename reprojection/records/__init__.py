@@ -14,7 +14,7 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from modis.collection import Collection
+from modis.collection import versioned
 from modis.yaml_text import load_own_yaml
 from reprojection.catalogue import LayerEntry, Product, product
 from reprojection.catalogue.layers import LayerKind
@@ -138,7 +138,7 @@ class Member(_Entry):
     @property
     def text(self) -> str:
         """Name it as data centres do: "MOD13A2.061"."""
-        return f"{self.product}.{Collection(self.collection).padded}"
+        return versioned(self.product, self.collection)
 
     @property
     def entry(self) -> Product | None:

@@ -2,7 +2,8 @@
 
 Conventions: CF-1.11, sections 2.6.2 (description of the contents), 3.5 (flags), 4 (coordinates),
 5.6 (grid mapping), 7.1 (bounds), 7.3 (cell methods), 7.4 (climatologies) and 8.1 (packed data);
-ACDD-1.3 for the licence, and the region and the time that are covered. Rasters are written one
+ACDD-1.3 for who made the data, the licence, and the region and the time that are covered; its
+dates of making are left out, so that the same rasters make the same bytes. Rasters are written one
 after the other, so memory holds one of them. The optional packages netCDF4 (NetCDF) or zarr (Zarr)
 are needed.
 """
@@ -19,6 +20,7 @@ import rasterio
 from pydantic import TypeAdapter
 from rasterio.windows import Window
 
+from modis.collection import Collection, versioned
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.cf import (
     Attribute,
@@ -46,6 +48,14 @@ _WHOLE_BYTES = 1 << 28
 _TIME_UNITS = "days since 1970-01-01 00:00:00"
 _PROVENANCE: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 _LICENCE = "Data of NASA's EOSDIS are shared openly, without restriction; cite them by their DOI."
+
+_NASA: dict[str, Attribute] = {
+    "institution": "NASA",
+    "creator_name": "NASA",
+    "creator_type": "institution",
+    "creator_url": "https://www.earthdata.nasa.gov",
+    "license": _LICENCE,
+}
 
 # Methods that give of parts of the values what they give of all; of means that is usual to say.
 _BY_PARTS = ("maximum", "mean", "minimum", "sum")
@@ -345,18 +355,25 @@ def _title(opened: Sequence[Opened]) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {
         "Conventions": "CF-1.11, ACDD-1.3",
         "title": f"{said.product} {said.layer}".strip(),
-        "source": f"{said.product} collection {said.collection}; {said.software}",
+        "source": f"{versioned(said.product, said.collection)}; {said.software}",
         "history": f"{said.software}: rasters of {said.called}, one for each date; {options}",
+        "cdm_data_type": "Grid",
     }
     if said.record is not None:
         every = dict.fromkeys(one.said.provenance.product for one in opened)
         of = {one.said.provenance.product: one.said.provenance.collection for one in opened}
-        named = ", ".join(f"{name} collection {of[name]}" for name in every)
+        named = ", ".join(versioned(name, of[name]) for name in every)
         found["title"] = f"{said.record.record} {said.called}"
         found["source"] = f"{named}; {said.software}"
-        return found | {"institution": "NASA", "license": _LICENCE}
+        return found | _NASA
     if product is not None:
-        found |= {"summary": product.title, "institution": "NASA", "license": _LICENCE}
+        found |= {"summary": product.title, **_NASA}
+        if product.keywords:
+            found["keywords"] = ", ".join(product.keywords.split())
+        if said.collection:
+            found["product_version"] = Collection(said.collection).padded
+        if product.standard_name(said.layer):
+            found["standard_name_vocabulary"] = "CF Standard Name Table"
         if doi := product.doi(said.collection):
             found["references"] = f"https://doi.org/{doi}"
     return found
@@ -364,10 +381,18 @@ def _title(opened: Sequence[Opened]) -> dict[str, Attribute]:
 
 def _reach(opened: Sequence[Opened], axis: Sequence[float]) -> dict[str, Attribute]:
     """Return where and when the data are, by ACDD-1.3; west > east across the antimeridian."""
-    box = np.array(outline_box(footprint(opened[0].said.grid.grid())), np.float64)
-    west, south, east, north = (float(degrees) for degrees in box)
+    reach = np.array(outline_box(footprint(opened[0].said.grid.grid())), np.float64)
+    west, south, east, north = (float(degrees) for degrees in reach)
     bounds = _bounds(opened, axis)
+    # ACDD writes latitude first, as EPSG:4326 has it. A box across the antimeridian is no polygon.
+    ring = ((south, west), (north, west), (north, east), (south, east), (south, west))
+    corners = ", ".join(f"{lat:g} {lon:g}" for lat, lon in ring)
+    box: dict[str, Attribute] = {
+        "geospatial_bounds": f"POLYGON (({corners}))",
+        "geospatial_bounds_crs": "EPSG:4326",
+    }
     return {
+        **(box if west < east else {}),
         "geospatial_lat_min": south,
         "geospatial_lat_max": north,
         "geospatial_lat_units": "degrees_north",
@@ -376,6 +401,7 @@ def _reach(opened: Sequence[Opened], axis: Sequence[float]) -> dict[str, Attribu
         "geospatial_lon_units": "degrees_east",
         "time_coverage_start": _iso(bounds.min()),
         "time_coverage_end": _iso(bounds.max()),
+        "time_coverage_duration": f"P{bounds.max() - bounds.min():.10g}D",
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
 from archives.model import Holding, Misnamed
-from modis.collection import Collection
+from modis.collection import Collection, versioned
 from modis.composites import MONTHLY, YEARLY
 from modis.tile import Tile
 from service_manager.planner.naming import product_name
@@ -104,7 +104,7 @@ def _by_row(tiles: Iterable[Tile]) -> list[Tile]:
 def misnaming(found: Misnamed) -> str:
     """Describe a file that has another granule's name."""
     holds = found.holds
-    product = f"{holds.product}.{holds.collection.padded}"
+    product = versioned(holds.product, holds.collection)
     if holds.tile is not None:
         what = f"{holds.tile.name} of {product} of {holds.start_day}"
     else:

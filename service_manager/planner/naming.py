@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from modis.collection import Collection
+from modis.collection import versioned
 from tasks.packages.file_names import free_name, layer_name
 from tasks.request.document import ProductChoice
 
@@ -19,7 +19,7 @@ def product_name(choice: ProductChoice) -> str:
     if choice.part is not None and choice.part.shares_dates:
         return f"{choice.asked}{half}"
     record = "" if choice.part is None else f"{choice.asked}."
-    return f"{record}{choice.name}.{Collection(choice.collection).padded}{half}"
+    return f"{record}{versioned(choice.name, choice.collection)}{half}"
 
 
 def moment_name(day: date, time: str) -> str:

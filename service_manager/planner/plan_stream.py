@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from archives.errors import ArchiveError
 from archives.model import Archive, GranuleRecord, Stamped
-from modis.collection import Collection
+from modis.collection import versioned
 from modis.granule_name import is_near_real_time, near_editions
 from modis.tile import Tile
 from reprojection.catalogue import Geometry, collections_beside
@@ -584,7 +584,7 @@ def _near_note(product: ResolvedProduct, days: frozenset[date] | None) -> str:
     """Say on which days a product's granules are of near real time; empty for none."""
     if not days:
         return ""
-    of = f"{product.choice.name}.{Collection(product.choice.collection).padded}"
+    of = versioned(product.choice.name, product.choice.collection)
     span = f"{min(days)} to {max(days)}" if len(days) > 1 else f"{min(days)}"
     return (
         f"{of}: near real time granules on {len(days):,} "
@@ -662,7 +662,7 @@ def _unknown(resolved: ResolvedRequest) -> tuple[str, ...]:
     if isinstance(method, str) and method != "nearest":
         taken = "layers, scale, fill, classes and resampling"
     return tuple(
-        f"{product.choice.name} collection {product.choice.collection} is not in the catalogue: "
+        f"{versioned(product.choice.name, product.choice.collection)} is not in the catalogue: "
         f"{taken} are taken from the files' own attributes."
         for product in resolved.products
         if product.entry is None

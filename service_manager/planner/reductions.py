@@ -32,7 +32,8 @@ from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import band_of
 from tasks.request.windows import Window, windows
 from tasks.requests.plan import Gap, PlannedWindow
-from tasks.spec_parts import Band
+from tasks.spec_parts import Band, LayerLabel
+from tasks.storage.schema import PADDED_LABELS, written
 
 _Member = tuple[int, date, str, int, bytes, Counted, date, str]
 """A cell in a window: product choice, day, start of its overpass, layer, task key, its count, the
@@ -492,6 +493,10 @@ class _There:
             Input(key=one.key, name=f"{steps[one.step]} {cell} {one.window}", file=one.file)
             for cell, one in made
         )
+        stacks = (
+            *(_band(wanted, cell, member) for cell, member in stacked),
+            *(_output_band(steps[one.step], cell, one) for cell, one in made),
+        )
         return GroupSpec(
             inputs=(*cells, *rasters),
             missing=absent.named,
@@ -500,10 +505,8 @@ class _There:
             cell=name,
             window=self.window.name,
             grid=self._layout.cells[index],
-            bands=(
-                *(_band(wanted, cell, member) for cell, member in stacked),
-                *(_output_band(steps[one.step], cell, one) for cell, one in made),
-            ),
+            bands=stacks,
+            labels=_told_labels(stacks),
             halo=inputs.halo,
             region=region if inputs.region else "",
             time=self.window.time,
@@ -622,11 +625,26 @@ def _output_band(step: str, cell: str, output: _Output) -> Band:
     )
 
 
+def _labels_of(bands: Sequence[Band]) -> dict[tuple[str, str, str], str]:
+    return layer_labels(bands, short=written() < PADDED_LABELS)
+
+
+def _told_labels(bands: Sequence[Band]) -> tuple[LayerLabel, ...] | None:
+    """Return what a group must be told of its layers' files; None where bands and rule tell it."""
+    found = _labels_of(bands)
+    if found == layer_labels(bands, short=True):
+        return None
+    return tuple(
+        LayerLabel(product=product, collection=collection, layer=layer, label=label)
+        for (product, collection, layer), label in found.items()
+    )
+
+
 def _reduce(
     layout: Layout, chosen: Chosen, group: GroupSpec, draft: Draft
 ) -> list[tuple[str, Input]]:
     """Add one group and its run; the raster files it makes, each as a mosaic's input."""
-    outputs = chosen.package.expand_outputs(layer_labels(group.bands).values())
+    outputs = chosen.package.expand_outputs(_labels_of(group.bands).values())
     plain_files = any(output.kind == "file" for _, output in outputs)
     asked = chosen.step.delivered and (plain_files or layout.request.hands_over_cells)
     spec = ReduceSpec(

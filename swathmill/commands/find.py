@@ -178,7 +178,7 @@ def _line(record: GranuleRecord) -> str:
 def _served(product: str, held: list[Holding]) -> str:
     if not held:
         return f"No source is known to serve {product}. Correct its name, or name another archive."
-    spans = (f"{h.collection} ({h.first or '?'} to {h.last or 'today'})" for h in held)
+    spans = (f"{h.collection.padded} ({h.first or '?'} to {h.last or 'today'})" for h in held)
     return f"Sources serve {product} in collection {', '.join(spans)}."
 
 

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from rich.table import Table
 from rich.text import Text
 
+from modis.collection import versioned
 from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import ReprojectionError
 from reprojection.inspect.inspect import GranuleReport, GridReport, LayerReport, inspect
@@ -91,7 +92,7 @@ def _show(console: PlainConsole, report: GranuleReport) -> None:
     title = f" ({report.catalogue_title})" if report.catalogue_title else ""
     console.print(f"{report.name}", markup=False)
     console.print(
-        f"{report.product or 'unknown product'} collection {report.collection or '?'}{title}",
+        f"{versioned(report.product or 'unknown product', report.collection)}{title}",
         markup=False,
     )
     if report.start is not None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from archives.model import GranuleRecord
-from modis.collection import Collection
+from modis.collection import Collection, versioned
 from modis.granule_day import granule_day
 from reprojection import catalogue
 from reprojection.errors import ChoiceRefusedError, GridError, UnknownLayerError
@@ -384,7 +384,7 @@ def _by_day(paths: Sequence[Path]) -> dict[date, list[_Granule]]:
     of = sorted({(one.product, str(one.collection)) for one in records.values()})
     named = [one for one in of if one[0] not in guiding]
     if len(named) != 1:
-        texts = [f"{product} in collection {collection}" for product, collection in named or of]
+        texts = [versioned(product, collection) for product, collection in named or of]
         raise ChoiceRefusedError(
             f"the granules are of several products ({'; '.join(texts)}), or say only where others "
             "lie: load one at a time, and put the datasets together by xarray.merge"

@@ -104,7 +104,7 @@ class ExtractNearSpec(BaseSpec):
     def title(self) -> str:
         first, last = self.dates[0].day, self.dates[-1].day
         days = f"{first}" if first == last else f"{first} to {last}"
-        return self.words.format_map({**self.__dict__, "days": days})
+        return self.words.format_map({**self._told, "days": days})
 
     @property
     def own_day(self) -> date:

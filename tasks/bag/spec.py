@@ -14,13 +14,14 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
+from modis.collection import Collection
 from reprojection.read.window_time import WindowTime
 from tasks.bag.absence import NOTHING, Absence, Absent, Unnamed
 from tasks.bag.classes import sized
 from tasks.bag.model import Phase
 from tasks.bag.task_keys import key_of
 from tasks.canonical import canonical, digest_of
-from tasks.spec_parts import Band, Driver, RecordedLayer, SensorCell
+from tasks.spec_parts import Band, Driver, LayerLabel, RecordedLayer, SensorCell
 from tasks.strict_model import StrictModel
 
 ALGORITHM = 1  # of a kind that names no other; raise it when a specification would make other bytes
@@ -132,12 +133,20 @@ class BaseSpec(StrictModel, ABC):
         """The amount of work, in bytes to fetch or pixels to read and write; 0: not known."""
 
     words: ClassVar[str]
-    """What the task makes, with fields in braces."""
+    """What the task makes, with fields in braces; a collection as granules have it: 005."""
 
     @property
     def title(self) -> str:
         """Say in words what the task makes."""
-        return self.words.format_map(self.__dict__)
+        return self.words.format_map(self._told)
+
+    @property
+    def _told(self) -> Mapping[str, object]:
+        """The values of the fields in `words`."""
+        collection = self.__dict__.get("collection")
+        if not collection:
+            return self.__dict__
+        return {**self.__dict__, "collection": Collection(collection).padded}
 
     @property
     def own_day(self) -> date | None:
@@ -436,8 +445,8 @@ class CubeSpec(BaseSpec):
     single overpasses; else it is empty.
     """
 
-    # 2: bounds of windows are their own, and end where the next begins.
-    algorithm: ClassVar[int] = 2
+    # 2: bounds of windows are their own, and end where the next begins. 3: more of ACDD.
+    algorithm: ClassVar[int] = 3
 
     phase: ClassVar[Phase] = Phase.AGGREGATION
     words: ClassVar[str] = "{name} over time"
@@ -471,7 +480,13 @@ class GroupSpec(BaseSpec):
     `window` is the window's name, `time` has its days; a plan of an earlier build has none. With a
     `halo` of pixels around the cell, bands of neighbouring cells are among them. With a `region`,
     GeoJSON in longitude and latitude, there is a mask of it, too.
+
+    `labels` name the layers' files where two products have a layer of one name; they are those of
+    the plan, also where a run then lacks a layer. Without them the bands that are there tell, and
+    the collection has its short spelling, as in plans of earlier builds.
     """
+
+    if_given: ClassVar[frozenset[str]] = frozenset({"labels"})
 
     # 2: kinds, units and codes of the layers. 3: a version, scale, offset and valid shares.
     # 4: the lineage of the inputs. 5: days and share of each input beside its weight.
@@ -491,6 +506,9 @@ class GroupSpec(BaseSpec):
     halo: int = 0
     region: str = ""
     time: WindowTime | None = None
+    labels: Annotated[
+        tuple[LayerLabel, ...] | None, Field(exclude_if=lambda value: value is None)
+    ] = None
 
     @property
     def own(self) -> tuple[int, ...]:

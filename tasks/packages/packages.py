@@ -19,6 +19,7 @@ from typing import IO, Annotated, Literal, Protocol
 import yaml
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
+from modis.collection import versioned
 from modis.yaml_text import load_yaml
 from tasks.errors import SwathmillError
 from tasks.network_hosts import ENDPOINT, MOST_HOSTS, read_endpoint
@@ -505,16 +506,20 @@ def wrong_path(name: str) -> str:
     return ""
 
 
-def layer_labels(bands: Iterable[Band]) -> dict[tuple[str, str, str], str]:
+def layer_labels(bands: Iterable[Band], *, short: bool) -> dict[tuple[str, str, str], str]:
     """File-name labels of the layers among bands, by (product, collection, layer), in order.
 
-    A layer's label is its name; where two products have it, the product is put before.
+    A layer's label is its name; where two products have it, the product is put before, with its
+    collection as granules have it (005), or in the `short` spelling of earlier builds (5).
     """
     layers = list(dict.fromkeys((b.product, b.collection, b.layer) for b in bands))
     plain = [layer_name(layer) for _, _, layer in layers]
     return {
-        key: label
-        if plain.count(label) == 1
-        else ".".join(filter(None, (layer_name(key[0]), key[1], label)))
+        key: label if plain.count(label) == 1 else f"{_labelled(*key[:2], short=short)}.{label}"
         for key, label in zip(layers, plain, strict=True)
     }
+
+
+def _labelled(product: str, collection: str, *, short: bool) -> str:
+    name = layer_name(product)
+    return ".".join(filter(None, (name, collection))) if short else versioned(name, collection)

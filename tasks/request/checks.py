@@ -4,6 +4,7 @@ import datetime as dt
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from modis.collection import versioned
 from reprojection.catalogue import LayerEntry, Product, products
 from reprojection.catalogue.layers import LayerKind, split_index
 from reprojection.errors import ChoiceRefusedError
@@ -125,7 +126,7 @@ def _check_days(field: str, product: ResolvedProduct) -> None:
 
 def _check_unlisted(field: str, choice: ProductChoice, known: Product, layer: str) -> None:
     """Refuse a layer that is another one misspelt, or of another collection alone."""
-    problem = f"{choice.name} collection {choice.collection} has no layer {layer!r}."
+    problem = f"{versioned(choice.name, choice.collection)} has no layer {layer!r}."
     meant = _misspelt(layer, known.layer_names)
     if meant is not None:
         raise RequestRefusedError(field, problem, f"Did you mean {meant}?")
@@ -299,7 +300,7 @@ def _check_known(product: ResolvedProduct, preset: str) -> None:
     if product.entry is None:
         raise RequestRefusedError(
             "qa",
-            f"the catalogue does not know {choice.name} collection {choice.collection}, so "
+            f"the catalogue does not know {versioned(choice.name, choice.collection)}, so "
             f"{preset!r} says nothing about it.",
             "Write the rule out: qa: {QA_LAYER: {value: [0]}}.",
         )

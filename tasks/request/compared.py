@@ -17,7 +17,7 @@ from tasks.request.measurements import (
 )
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
 from tasks.request.sites import SiteChoice, parse_sites
-from tasks.request.steps import Step
+from tasks.request.steps import Step, output_name
 
 _FIELD = "measurements"
 _NAMED = 10  # sites in a note
@@ -80,8 +80,9 @@ def compared_layers(resolved: ResolvedRequest) -> Iterator[ComparedLayer]:
         first, slash, rest = name.partition("/")
         step = next((one for one in resolved.steps if slash and one.name == first), None)
         if step is not None:
-            _check_once(seen, field, (id(step), rest), name)
-            yield ComparedLayer(field=field, of=step, layer=rest, how=how)
+            output = output_name(rest)
+            _check_once(seen, field, (id(step), output), name)
+            yield ComparedLayer(field=field, of=step, layer=output, how=how)
             continue
         found = [
             (one, layer)

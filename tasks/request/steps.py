@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from modis.collection import versioned_text
 from tasks.errors import RequestRefusedError
 from tasks.request.document import ProductChoice, Reduction, Request
+from tasks.storage.schema import PADDED_LABELS, written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,14 @@ class Step:
             return False
         names = self.outputs[step]
         return names is None or output in names
+
+
+def output_name(text: str) -> str:
+    """Return the name of a step's output as it is made, of one that a document names.
+
+    Documents of earlier versions have collections in their short spelling: MCD15A2.5.Lai_1km_mean.
+    """
+    return text if written() < PADDED_LABELS else versioned_text(text)
 
 
 def steps_of(request: Request) -> tuple[Step, ...]:
@@ -98,7 +108,9 @@ def _taken(
         mine = [n for n in choices if not slash or part in request.products[n].asked_layers]
         if step is not None:
             there = outputs.get(step.number, frozenset())
-            outputs[step.number] = None if not slash or there is None else there | {part}
+            outputs[step.number] = (
+                None if not slash or there is None else there | {output_name(part)}
+            )
         elif mine:
             for number in mine:
                 one = request.products[number]

@@ -16,6 +16,7 @@ from tasks.request.document import ProductChoice
 from tasks.request.resolved import ResolvedLayer, ResolvedRequest
 from tasks.request.steps import Step
 from tasks.spec_parts import Band
+from tasks.storage.schema import PADDED_LABELS, written
 
 _WORDS = {
     LayerKind.CONTINUOUS: "continuous values",
@@ -105,7 +106,9 @@ def raster_outputs(
         ]
         if not bands:
             raise _nothing_taken(resolved, one)
-        outputs = package.expand_outputs(layer_labels(bands).values())
+        outputs = package.expand_outputs(
+            layer_labels(bands, short=written() < PADDED_LABELS).values()
+        )
         found.append(tuple(name.rpartition(".")[0] for name, o in outputs if o.kind == "raster"))
     return tuple(found)
 

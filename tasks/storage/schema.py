@@ -21,6 +21,9 @@ PARTS_AND_RECORDS = 7
 """Specifications of tasks that fetch parts of granules, of layers of records, and of rasters that
 are made without cells."""
 
+PADDED_LABELS = 7
+"""Labels of layers in specifications of groups, with collections as granules have them."""
+
 QUOTAS_OF_ALL = 7
 """Quotas of a package and of the whole service."""
 

@@ -330,7 +330,7 @@ def _search(page: Page) -> None:
 def _fill(page: Page) -> None:
     """Fill the form in, all five steps."""
     page.fill("#product-search", "MCD15A2")
-    page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True).click()
+    page.get_by_role("button", name="Add MCD15A2 collection 005", exact=True).click()
     page.get_by_role("checkbox", name="Lai_1km").check()
     for name, value in {
         "start": "2012-03-05", "end": "2012-03-30", "resolution": "0.1",

@@ -99,4 +99,6 @@ def test_what_is_typed_before_the_scripts_are_there_is_searched_for(
     page.fill("#product-search", "MCD15A2")
     (route,) = held
     route.continue_()
-    expect(page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True)).to_be_visible()
+    expect(
+        page.get_by_role("button", name="Add MCD15A2 collection 005", exact=True)
+    ).to_be_visible()

@@ -56,7 +56,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 def add(page: Page, name: str, layers: list[str], use: str = "same-day", days: str = "") -> None:
     """Add a product from the list, tick its layers, and say which dates a run takes."""
     page.fill("#product-search", name)
-    page.get_by_role("button", name=f"Add {name} collection 6.1", exact=True).click()
+    page.get_by_role("button", name=f"Add {name} collection 061", exact=True).click()
     card = page.locator("[data-card]").filter(has_text=name)
     for layer in layers:
         card.locator(f"input[type=checkbox][value='{layer}']").check()

@@ -80,7 +80,7 @@ def test_a_layer_is_seen_before_it_is_requested(page: Page) -> None:
     expect(days.nth(1)).to_have_attribute("aria-pressed", "true")
     address = page.get_by_role("link", name="Address for QGIS").get_attribute("href")
     assert address is not None
-    assert address.startswith("/tiles/MCD15A2.5/Lai_1km/2012-03-13/WMTSCapabilities.xml?qa=best")
+    assert address.startswith("/tiles/MCD15A2.005/Lai_1km/2012-03-13/WMTSCapabilities.xml?qa=best")
     # None of it is part of the request.
     assert "2012-03-13" not in page.locator("#summary").inner_text()
     assert faults(page) == []

@@ -43,7 +43,7 @@ def page(
         page.goto(portal.link())
         page.goto(f"{portal.url}/new")
         page.fill("#product-search", "MCD15A2")
-        page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True).click()
+        page.get_by_role("button", name="Add MCD15A2 collection 005", exact=True).click()
         page.get_by_role("checkbox", name="Lai_1km").check()
         page.fill("#start", "2012-01-01")
         page.fill("#end", "2012-01-31")

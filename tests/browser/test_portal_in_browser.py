@@ -91,7 +91,7 @@ def fill_in(page: Page, portal: LivePortal) -> None:
     """Fill the form in as a person would, the region by drawing."""
     open_form(page, portal)
     page.fill("#product-search", "MCD15A2")
-    page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True).click()
+    page.get_by_role("button", name="Add MCD15A2 collection 005", exact=True).click()
     page.get_by_role("checkbox", name="Lai_1km").check()
     page.fill("#start", "2012-01-01")
     page.fill("#end", "2012-01-31")

@@ -62,7 +62,7 @@ def test_a_request_by_the_form_makes_files_to_download(chromium: Browser, link: 
     page.goto(link)
     page.get_by_role("link", name="New request").first.click()
     page.fill("#product-search", "MCD15A2")
-    page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True).click()
+    page.get_by_role("button", name="Add MCD15A2 collection 005", exact=True).click()
     page.get_by_role("checkbox", name="Lai_1km").check()
     for field, value in (("west", "-8"), ("south", "50.5"), ("east", "6"), ("north", "58.5")):
         page.fill(f"#{field}", value)

@@ -57,6 +57,6 @@ def test_a_folder_is_seen_and_read_by_keys(context: BrowserContext, address: str
         page.get_by_role("button", name="Count the whole day").press("Enter")
         expect(note).to_have_text(before)
         assert faults(page) == []
-        page.get_by_label("Product").select_option("MYD04_L2.61")
+        page.get_by_label("Product").select_option("MYD04_L2.061")
         expect(page.locator("[data-layer-view][data-shown*='MYD04_L2']")).to_be_visible()
         assert said.inner_text() != whole

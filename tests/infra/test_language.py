@@ -23,6 +23,17 @@ HOUSE = (
 )
 ASKED = re.compile(r'\) -> [^\n]+:\n +"""(How|What|When|Where|Whether|Which|Who|Why)\b[^\n]*')
 DOTTED = re.compile(rf"`(({'|'.join(HOUSE)})(?:\.\w+)+)`")
+SHORT = re.compile(r"\{[\w.]*\bcollection\}|\{\{[^}]*\bcollection(?:\.dotted)?(?:\|\w+)* *\}\}")
+"""A collection put into a text as it is stored, as 5, not as granules have it, as 005."""
+
+STORED = {
+    "archives/web_registry.py": "the setting is shown as it was typed",
+    "modis/granule_name.py": "near real time, whose name is the catalogue's",
+    "portal/templates/found.html": "a query, which takes any spelling",
+    "portal/standards/stac_items.py": "an address, of a collection of STAC",
+    "tasks/bag/site_specs.py": "classes, which are identities, and words, which are padded",
+    "tasks/bag/spec.py": "classes, which are identities, and words, which are padded",
+}
 FILES = re.compile(r"\.(py|md|json|yaml|sh|toml)$")
 
 
@@ -65,6 +76,31 @@ def test_dotted_names_are_there(package: str) -> None:
         if not FILES.search(found[1]) and not exists(found[1])
     ]
     assert not gone
+
+
+def test_collections_are_written_as_granules_have_them() -> None:
+    """`modis.collection.versioned` makes such a name, `Collection.padded` the number."""
+    short = {}
+    for package in (one for one in HOUSE if one not in ("bench", "tests", "tools")):
+        for kind in ("*.py", "*.html"):
+            for path in sorted((ROOT / package).rglob(kind)):
+                if found := SHORT.findall(path.read_text("utf-8")):
+                    short[path.relative_to(ROOT).as_posix()] = found
+    assert {path: found for path, found in short.items() if path not in STORED} == {}
+    assert set(STORED) <= set(short), "none of these is needed any more"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'f"{one.name}.{one.collection}"',
+        "{{ from.product }} collection {{ from.collection }}",
+        "{{ item.name }} {{ item.collection.dotted }}",
+        "{{ item.collection|lower }}",
+    ],
+)
+def test_a_short_collection_in_a_text_is_seen(text: str) -> None:
+    assert SHORT.search(text)
 
 
 def test_questions_are_seen() -> None:

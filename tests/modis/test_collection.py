@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from archives.formats.layout import held_sets
-from modis.collection import Collection
+from modis.collection import Collection, parted, short_text, versioned, versioned_text
 from reprojection import catalogue
 from tasks.request.document import ProductChoice
 
@@ -62,7 +62,34 @@ def test_it_is_text_when_it_is_stored() -> None:
 
 def test_it_reads_as_people_and_as_data_centres_write_it() -> None:
     assert [Collection(c).dotted for c in ("5", "61", "105", "")] == ["5", "6.1", "105", ""]
-    assert [Collection(c).padded for c in ("5", "61", "105")] == ["005", "061", "105"]
+    assert [Collection(c).padded for c in ("5", "61", "105", "")] == ["005", "061", "105", ""]
+
+
+@pytest.mark.parametrize(("text", "one"), SPELLINGS)
+def test_a_product_in_any_spelling_is_named_as_its_granules_are(text: str, one: str) -> None:
+    name = versioned("MCD15A2", text.strip())
+    assert name == ("MCD15A2." + one.zfill(3) if one else "MCD15A2")
+    assert parted(f"MCD15A2.{text}" if one else "MCD15A2") == ("MCD15A2", one)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("collection MCD15A2.5", "collection MCD15A2.005"),
+        ("reprojection MOD11A1.61 0.01, 2-4 Mpx", "reprojection MOD11A1.061 0.01, 2-4 Mpx"),
+        ("MCD15A2.5.Lai_1km", "MCD15A2.005.Lai_1km"),
+        ("MCD15A2.005.Lai_1km.2012-01-01", "MCD15A2.005.Lai_1km.2012-01-01"),
+        ("reduction ada/NDVI@1.0.2", "reduction ada/NDVI@1.0.2"),
+    ],
+)
+def test_collections_in_a_text_are_written_as_granules_have_them(text: str, shown: str) -> None:
+    assert versioned_text(text) == shown
+    assert versioned_text(short_text(shown)) == shown
+
+
+def test_a_class_of_tasks_is_found_by_what_pages_show_of_it() -> None:
+    text = "collection MOD11A1.61 from archive.example.org, 1-2 MB"
+    assert short_text(versioned_text(text)) == text
 
 
 def test_collections_sort_by_age() -> None:

@@ -226,7 +226,7 @@ def _check_reductions(request: Request, found: Plan, made: dict[str, dict[str, P
             continue
         groups = [specs[run.inputs[0].key] for run in runs]
         bands = [band for group in groups if isinstance(group, GroupSpec) for band in group.bands]
-        labels = layer_labels(bands)
+        labels = layer_labels(bands, short=False)
         label = task.spec.inputs[0].file.rpartition("_")[0]
         wanted = {
             (band.day, band.layer.removesuffix(f".{request.products[0].day_night}"))

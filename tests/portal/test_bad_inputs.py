@@ -277,7 +277,7 @@ MEANING = [
         "a layer of another collection",
         {"products": [product("MYD10A1", "5", "NDSI_Snow_Cover")]},
         "products.0.layers.0",
-        "MYD10A1 collection 5 has no layer 'NDSI_Snow_Cover'",
+        "MYD10A1.005 has no layer 'NDSI_Snow_Cover'",
         card("MYD10A1", "5", "NDSI_Snow_Cover"),
         "more-u",
     ),

@@ -183,6 +183,13 @@ def band(product: str, layer: str) -> Band:
 
 def test_labels_are_file_names_and_tell_products_apart() -> None:
     bands = [band("MCD15A2", "Lai_1km"), band("MOD13A2", "1 km 16 days NDVI")]
-    assert list(layer_labels([*bands, bands[0]]).values()) == ["Lai_1km", "1_km_16_days_NDVI"]
+    assert list(layer_labels([*bands, bands[0]], short=False).values()) == [
+        "Lai_1km",
+        "1_km_16_days_NDVI",
+    ]
     both = [band("MCD15A2", "Lai_1km"), band("MOD15A2", "Lai_1km")]
-    assert list(layer_labels(both).values()) == ["MCD15A2.5.Lai_1km", "MOD15A2.5.Lai_1km"]
+    for short, label in ((False, "005"), (True, "5")):
+        assert list(layer_labels(both, short=short).values()) == [
+            f"MCD15A2.{label}.Lai_1km",
+            f"MOD15A2.{label}.Lai_1km",
+        ]

@@ -117,8 +117,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 DAILY = [f"{year}-{day}" for year in (2011, 2012) for day in ("01-31", "02-01", "02-02")]
 WINDOWS = {
-    **{f"MCD15A2.5.Lai_1km_maximum.{day}": (day, day) for day in DAILY},
-    **{f"OWNA1.1.Lai_1km_maximum.{day}": (day, day) for day in DAILY},
+    **{f"MCD15A2.005.Lai_1km_maximum.{day}": (day, day) for day in DAILY},
+    **{f"OWNA1.001.Lai_1km_maximum.{day}": (day, day) for day in DAILY},
     "Lai_1km_mean.2011-01": ("2011-01-01", "2011-01-31"),
     "Lai_1km_mean.2011-02": ("2011-02-01", "2011-02-28"),
     "Lai_1km_mean.2012-01": ("2012-01-01", "2012-01-31"),
@@ -145,10 +145,10 @@ def test_rasters_items_and_lineages_have_the_days_of_their_window(made: Made) ->
         assert days == said.window.days
         assert about["swathmill:window"]["days"] == [[str(a), str(b)] for a, b in days]
     # What the inputs cover has properties of its own.
-    about = made.item("MCD15A2.5.Lai_1km_maximum.2011-02-01")["properties"]
+    about = made.item("MCD15A2.005.Lai_1km_maximum.2011-02-01")["properties"]
     assert about["swathmill:inputs_start"] == "2011-01-25T00:00:00Z"
     assert about["swathmill:inputs_end"] == "2011-02-01T23:59:59Z"
-    about = made.item("OWNA1.1.Lai_1km_maximum.2012-02-01")["properties"]
+    about = made.item("OWNA1.001.Lai_1km_maximum.2012-02-01")["properties"]
     assert about["swathmill:inputs_start"] == "2010-06-01T00:00:00Z"
 
 
@@ -179,10 +179,10 @@ def read_bounds(path: Path) -> tuple[str, list[tuple[str, str]]]:
 
 
 def test_cubes_have_bounds_by_cf_that_touch(made: Made) -> None:
-    kind, found = read_bounds(made.files["daily.MCD15A2.5.Lai_1km_maximum.nc"])
+    kind, found = read_bounds(made.files["daily.MCD15A2.005.Lai_1km_maximum.nc"])
     assert kind == "bounds"
     assert found[:2] == [("2011-01-31", "2011-02-01"), ("2011-02-01", "2011-02-02")]
-    assert read_bounds(made.files["daily.OWNA1.1.Lai_1km_maximum.nc"]) == (kind, found)
+    assert read_bounds(made.files["daily.OWNA1.001.Lai_1km_maximum.nc"]) == (kind, found)
     _, found = read_bounds(made.files["monthly.Lai_1km_mean.nc"])
     assert found == [
         *(("2011-01-01", "2011-02-01"), ("2011-02-01", "2011-03-01")),
@@ -196,7 +196,7 @@ def test_cubes_have_bounds_by_cf_that_touch(made: Made) -> None:
         ["2011-01-25T00:00:00", "2011-02-02T00:00:00"],
         ["2011-01-25T00:00:00", "2011-02-10T00:00:00"],
     ]
-    with xarray.open_dataset(made.files["daily.MCD15A2.5.Lai_1km_maximum.nc"]) as cube:
+    with xarray.open_dataset(made.files["daily.MCD15A2.005.Lai_1km_maximum.nc"]) as cube:
         (layer,) = [one for one in cube.data_vars.values() if one.ndim == 3]
         assert layer.attrs["cell_methods"] == "time: maximum"
 

@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter
 from rasterio.windows import Window
 from shapely import MultiPolygon, Polygon, from_geojson
 
+from modis.collection import versioned
 from modis.composites import Counted
 from reprojection.read.completeness import Completeness, Missing
 from reprojection.read.description import Description, Provenance, SourceGranule
@@ -69,7 +70,7 @@ class ManifestBand(StrictModel):
     where the request weighs by days, else 1; a total takes it times its `share`. All three are by
     the dates that its granules state; where the plan expected another last day, that is `expected`.
     Of a layer of a record, which is the `product` and has no collection, `sensor` is the product
-    that it came from: MOD13A2.61. `near_real_time` counts those of its granules that are LANCE's,
+    that it came from: MOD13A2.061. `near_real_time` counts those of its granules that are LANCE's,
     which standard ones replace.
     """
 
@@ -288,7 +289,7 @@ def group_lineage(
 def sort_layers(spec: GroupSpec, rasters: Mapping[int, Opened]) -> tuple[Layer, ...]:
     """Arrange the bands into stacks, each with its days in order; `rasters` are by band index."""
     own = set(spec.own) if spec.halo else set(range(len(spec.bands)))
-    labels = layer_labels([spec.bands[index] for index in sorted(own)])
+    labels = _labels(spec, [spec.bands[index] for index in sorted(own)])
     chosen: dict[str, list[tuple[Band, Opened]]] = {label: [] for label in labels.values()}
     around: dict[str, dict[str, tuple[Path, ...]]] = {label: {} for label in labels.values()}
     for index, band in enumerate(spec.bands):
@@ -307,6 +308,15 @@ def sort_layers(spec: GroupSpec, rasters: Mapping[int, Opened]) -> tuple[Layer, 
         )
         for label, found in chosen.items()
     )
+
+
+def _labels(spec: GroupSpec, own: Sequence[Band]) -> dict[tuple[str, str, str], str]:
+    """Return what the files of the cell's own layers are called."""
+    if spec.labels is None:
+        return layer_labels(own, short=True)
+    known = {(one.product, one.collection, one.layer): one.label for one in spec.labels}
+    layers = dict.fromkeys((band.product, band.collection, band.layer) for band in own)
+    return {layer: known[layer] for layer in layers}
 
 
 def write_region(geojson: str, grid: GridSpec, to: Path) -> None:
@@ -409,7 +419,7 @@ def _described(
         window=band.window,
         overpass=band.when if band.time else "",
         expected=differs(band, said.end),
-        sensor="" if band.collection or band.window else f"{said.product}.{said.collection}",
+        sensor="" if band.collection or band.window else versioned(said.product, said.collection),
         near_real_time=said.near_real_time,
     )
 

@@ -39,7 +39,7 @@ def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
         f"{LAYER}.2012-01-09.tif"
     ]
     assert {"README.txt", "request.yaml", "CITATION.txt"} <= set(whole.namelist())
-    assert "MCD15A2 collection 5" in whole.read("CITATION.txt").decode()
+    assert "MCD15A2.005" in whole.read("CITATION.txt").decode()
     assert json.loads(whole.read("summary.json"))["files"] == 4
     assert b"products:" in whole.read("request.yaml")
     whole.extractall(tmp_path)

@@ -91,7 +91,7 @@ def test_series_at_sites_are_drawn_from_their_table(portal: LivePortal, runtime:
         "MCD15A2.005 Lai_1km",
         "MCD15A2.005 FparLai_QC",
     ]
-    assert "<title>Moor, 2012-04-29: 2.5 m²/m²</title>" in after
+    assert "<title>Moor, 2012-04-29: 2.5 m² m⁻²</title>" in after
     assert "8 sites have a value; page 1 of 2" in after  # not the one at sea
     # Codes have no line from one to the next; six sites have one.
     assert after.count("<polyline") == 6

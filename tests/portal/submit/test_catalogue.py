@@ -161,7 +161,7 @@ def test_layers_whose_names_do_not_say_it_have_words_and_a_unit() -> None:
     found = catalogue.find("MCD15A2", "5")
     assert found is not None
     about = {layer.name: layer.about for layer in found.layers}
-    assert about["Lai_1km"] == "leaf area index, m²/m², 1 km"
+    assert about["Lai_1km"] == "leaf area index, m² m⁻², 1 km"
 
 
 def test_a_product_comes_once_with_its_newest_published_collection_first() -> None:

@@ -193,7 +193,7 @@ def test_a_product_is_searched_and_put_on_the_form(portal: LivePortal) -> None:
     assert "MCD15A2" in found
     assert "No product matches" in none
     assert re.search(r'name="layer-\w+" value="Lai_1km"', card)
-    assert "collection 6.1" in other
+    assert "collection 061" in other
 
 
 def test_a_document_fills_the_form_and_a_request_fills_it_again(

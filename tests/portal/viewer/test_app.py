@@ -52,7 +52,7 @@ def test_a_folder_is_read_and_what_is_not_shown_is_named(
     opened: tuple[httpx.Client, FolderRead], folder: Path
 ) -> None:
     _, found = opened
-    assert found.products == {"MCD15A2.5": 3, "MYD04_L2.61": 1}
+    assert found.products == {"MCD15A2.005": 3, "MYD04_L2.061": 1}
     assert set(found.unreadable) == {"notes.hdf", *(one.name for one in folder.glob("*A2012073*"))}
     assert found.unnamed == ("notes.hdf",)
 
@@ -61,9 +61,9 @@ def test_the_page_offers_what_the_granules_have(opened: tuple[httpx.Client, Fold
     client, _ = opened
     page = client.get("/").text
     for one in (
-        '<option value="MCD15A2.5" selected>',
-        '<option value="MYD04_L2.61">',
-        '<option value="MCD15A2.5|Lai_1km">',
+        '<option value="MCD15A2.005" selected>',
+        '<option value="MYD04_L2.061">',
+        '<option value="MCD15A2.005|Lai_1km">',
         "<option>2012-03-05</option><option>2012-03-13</option>",
         'value="FparLai_QC|MODLAND|0"',
     ):
@@ -73,7 +73,7 @@ def test_the_page_offers_what_the_granules_have(opened: tuple[httpx.Client, Fold
     assert "/service-notice" not in page
     missing = client.get("/", params={"product": "MOD09.1"})
     assert missing.status_code == 404
-    assert "It has MCD15A2.5, MYD04_L2.61" in missing.text
+    assert "It has MCD15A2.005, MYD04_L2.061" in missing.text
 
 
 def test_tiles_and_places_need_no_sign_in(opened: tuple[httpx.Client, FolderRead]) -> None:

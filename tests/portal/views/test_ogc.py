@@ -249,7 +249,7 @@ def test_a_layer_of_granules_is_a_collection_too(sample_archive: Path, tmp_path:
     made = settings(archive=str(sample_archive), data_dir=str(tmp_path), sources="folder")
     day = "2012-03-07"
     with live_portal(live_runtime(), made) as portal, portal.client() as client:
-        place = "/maps/collections/MCD15A2.5:Lai_1km"
+        place = "/maps/collections/MCD15A2.005:Lai_1km"
         collection = client.get(
             place, params={"datetime": f"{day}T12:00:00Z", "rescale": "0,7"}
         ).json()

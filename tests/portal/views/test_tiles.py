@@ -145,7 +145,7 @@ def test_a_legend_shows_values_before_the_rule_and_with_it(client: httpx.Client)
     ).text
     assert "of pixels with the rule," in ruled
     assert "with the rule" not in plain
-    assert re.search(r"Mean [\d.]+ m²/m² with the rule, [\d.]+ m²/m² before it", ruled)
+    assert re.search(r"Mean [\d.]+ m² m⁻² with the rule, [\d.]+ m² m⁻² before it", ruled)
     assert re.search(r"The rule leaves out [\d.]+% of the values", ruled)
     assert "The rule leaves out every value" in none
     assert 'class="part behind"' in none

@@ -71,12 +71,12 @@ def test_groups_and_their_mosaics_and_cubes_name_the_days_that_are_missing() -> 
     for group in specs(found, GroupSpec):
         assert [one.model_dump() for one in group.missing] == [
             {
-                "part": "MCD15A2.5 Lai_1km 2012-01-09",
+                "part": "MCD15A2.005 Lai_1km 2012-01-09",
                 "what": "MCD15A2.005 2012-01-09",
                 "why": "not in the archive",
             }
         ]
-        assert group.part(0) == "MCD15A2.5 Lai_1km 2012-01-01"
+        assert group.part(0) == "MCD15A2.005 Lai_1km 2012-01-01"
     cubes = {s.name: s for s in specs(found, CubeSpec)}
     assert [one.part for one in cubes["MCD15A2.005.Lai_1km"].missing] == ["2012-01-09"]
     assert cubes["monthly-mean.Lai_1km_mean"].missing == ()
@@ -151,7 +151,7 @@ def test_layers_that_the_package_does_not_take_are_not_expected_of_its_groups() 
     }
     both = [{"name": "MOD11A1", "collection": "6", "layers": ["LST_Day_1km", "QC_Day"]}]
     (group,) = specs(made(temperature[1:], products=both, **plain), GroupSpec)
-    assert [one.part for one in group.missing] == ["MOD11A1.6 LST_Day_1km 2012-01-01"]
+    assert [one.part for one in group.missing] == ["MOD11A1.006 LST_Day_1km 2012-01-01"]
     classes = [
         {"name": "MOD11A1", "collection": "6", "layers": ["LST_Day_1km"]},
         {"name": "MOD13A2", "collection": "6", "layers": ["1 km 16 days pixel reliability"]},

@@ -115,7 +115,7 @@ def test_dates_of_files_on_this_machine_are_read_together_by_the_calendar() -> N
     assert dates == sorted(dates)
     assert len(dates) == 16
     first = together[1]
-    assert first.title == f"MCD15A2.5 {days(first)[0]} to {days(first)[-1]} at the sites"
+    assert first.title == f"MCD15A2.005 {days(first)[0]} to {days(first)[-1]} at the sites"
     assert [one.granule for one in first.granules] == sorted(
         name for one in first.dates for name in one.granules
     )

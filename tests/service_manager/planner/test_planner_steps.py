@@ -15,6 +15,8 @@ from tasks.errors import RequestRefusedError
 from tasks.packages.packages import Packages
 from tasks.request.document import dump_request, parse_request
 from tasks.requests.plan import Plan, named_packages
+from tasks.storage import schema
+from tasks.storage.schema import SCHEMA
 from tests.service_manager.shelf import LIMITS, Shelf, outputs, plan, specs, tile_granule
 
 Make = Callable[..., Plan]
@@ -422,3 +424,37 @@ def test_a_share_of_pixels_is_part_of_a_run(make: Make) -> None:
     there = of(SNOW, days("2012-01-01", "2012-01-03"))
     found = make(there, SNOW, reduction=DAILY | {"requires": {"dates": "all", "pixels": 0.25}})
     assert {run.least_valid for run in specs(found, ReduceSpec)} == {0.25}
+
+
+@pytest.mark.parametrize(("number", "spelled"), [(SCHEMA - 1, "5"), (SCHEMA, "005")])
+def test_layers_of_one_name_are_told_apart_by_products_as_granules_name_them(
+    make: Make, monkeypatch: pytest.MonkeyPatch, number: int, spelled: str
+) -> None:
+    """While the build before this one runs beside it, names are as that one makes them."""
+    monkeypatch.setattr(schema._Written, "number", number)
+    other = {**LEAF, "name": "MOD15A2"}
+    there = [
+        *of(LEAF, days("2012-01-01", "2012-02-29", 8)),
+        *of(other, days("2012-01-01", "2012-02-29", 8)),
+    ]
+    first = {"name": "first", "package": "total", "group_by": ["cell", "month"]}
+    for asked in {spelled, "5"}:  # documents of earlier versions have the short spelling
+        then = {
+            "name": "then",
+            "package": "total",
+            "group_by": ["cell", "all"],
+            "takes": [f"first/MCD15A2.{asked}.Lai_1km_sum"],
+        }
+        found = make(there, LEAF, other, reduction=[first, then])
+        runs = [spec for spec in specs(found, ReduceSpec) if len(spec.outputs) == 2]
+        assert runs
+        for run in runs:
+            assert run.outputs == tuple(
+                f"{name}.{spelled}.Lai_1km_sum.tif" for name in ("MCD15A2", "MOD15A2")
+            )
+        groups = [
+            spec for spec in specs(found, GroupSpec) if len({b.product for b in spec.bands}) == 2
+        ]
+        labels = [spec.labels and tuple(one.label for one in spec.labels) for spec in groups]
+        told = tuple(f"{name}.005.Lai_1km" for name in ("MCD15A2", "MOD15A2"))
+        assert labels == [None if number < SCHEMA else told] * len(groups)

@@ -410,7 +410,7 @@ DAY = date(2012, 1, 31)
                 grid=GRID.model_copy(update={"transform": (1, 0, 10.5, 0, -1, 45)}),
                 resampling="nearest",
             ),
-            "MOD13A2.6 NDVI 2012-01-31 cell at 10.5, 45",
+            "MOD13A2.006 NDVI 2012-01-31 cell at 10.5, 45",
         ),
         (mosaic("map"), "map"),
         (CubeSpec(name="map", form="zarr", grid=GRID, days=(DAY,)), "map over time"),
@@ -418,7 +418,7 @@ DAY = date(2012, 1, 31)
         (SitesSpec(sites="s"), "the sites"),
         (
             ExtractSpec(product="MOD13A2", collection="6", layers=(), qa=(), mask=False, day=DAY),
-            "MOD13A2.6 2012-01-31 at the sites",
+            "MOD13A2.006 2012-01-31 at the sites",
         ),
         (
             SampleSpec(product="MOD13A2", collection="6", layers=(), day=DAY, last=DAY),

@@ -64,7 +64,7 @@ def test_a_box_leaves_out_what_lies_elsewhere(archive: Path) -> None:
 def test_what_is_served_is_said_when_there_is_none(archive: Path) -> None:
     code, said = find(archive, "MCD15A2", "--collection", "061", "--days", "2012-04-13")
     assert code == 3
-    assert "Sources serve MCD15A2 in collection 5 (2012-" in said
+    assert "Sources serve MCD15A2 in collection 005 (2012-" in said
 
 
 def test_without_a_source_the_last_archive_of_a_stack_is_listed(

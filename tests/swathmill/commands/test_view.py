@@ -65,7 +65,7 @@ def test_ctrl_c_ends_all_of_it(sample_archive: Path, tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         said = json.loads(_whole(process.stdout.readline))
-        assert said["products"] == {"MCD15A2.5": 1}
+        assert said["products"] == {"MCD15A2.005": 1}
         with client_of(said["address"]) as client:
             tile = client.get("/tiles/MCD15A2/Lai_1km/2012-03-05/4/7/5.npy")
             assert tile.status_code == 200

@@ -17,7 +17,7 @@ from tasks.bag.spec import GroupSpec
 from tasks.packages.packages import Packages
 from tasks.service.classify import AttemptError
 from tasks.settings import Settings
-from tasks.spec_parts import Band
+from tasks.spec_parts import Band, LayerLabel
 from tests.reprojection.reading_samples import small_tile
 from tests.worker.mill import grid_spec
 from worker.phases.group import manifest, sort_layers, stack
@@ -65,6 +65,33 @@ def test_bands_say_how_many_of_their_granules_are_of_near_real_time(group: Path)
     assert marks == {
         (one, f"{day}"): None if day == DAYS[0] else 1 for one in LAYERS for day in DAYS
     }
+
+
+def test_files_of_layers_are_called_as_the_plan_says_also_where_a_run_lacks_one(
+    tmp_path: Path,
+) -> None:
+    grid = grid_spec().model_copy(update={"width": 8, "height": 8})
+    granule = tmp_path / "MCD15A2.A2012065.h17v03.005.2012153130500.hdf"
+    write_granule(granule, small_tile(date="2012065"))
+    write_cog(reproject([granule], LAYERS[0], grid_of(grid), Options()), tmp_path / "cell.tif")
+    own = open_raster(tmp_path / "cell.tif")
+    bands = tuple(
+        Band(product=name, collection="5", layer=LAYERS[0], day=DAYS[0], cell="c")
+        for name in ("MCD15A2", "MOD15A2")
+    )
+    spec = GroupSpec(group="c all", cell="c", window="all", grid=grid, bands=bands)
+    labels = tuple(
+        LayerLabel(product=band.product, collection="5", layer=LAYERS[0], label=label)
+        for band, label in zip(bands, ("one", "other"), strict=True)
+    )
+    told = spec.model_copy(update={"labels": labels})
+    assert [one.file for one in sort_layers(told, {0: own, 1: own})] == ["one.tif", "other.tif"]
+    lacking = told.model_copy(update={"bands": bands[1:]})
+    assert [one.file for one in sort_layers(lacking, {0: own})] == ["other.tif"]
+    # A plan of an earlier build says nothing, and names its outputs by the short spelling.
+    files_of = [one.file for one in sort_layers(spec, {0: own, 1: own})]
+    assert files_of == ["MCD15A2.5.Lai_1km.tif", "MOD15A2.5.Lai_1km.tif"]
+    assert told.key != spec.key
 
 
 def files(folder: Path) -> dict[str, Path]:
