@@ -26,6 +26,8 @@ param sources string
 param leastWorkers int
 param mostWorkers int
 param workersAsJobs bool
+param workerPlaces array
+param workloadProfiles array
 param leastRunners int
 param mostRunners int
 param managers int
@@ -48,6 +50,13 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' existin
   name: workspaceName
 }
 
+var consumption = [
+  {
+    name: 'Consumption'
+    workloadProfileType: 'Consumption'
+  }
+]
+
 resource appEnvironment 'Microsoft.App/managedEnvironments@2025-01-01' = {
   name: '${name}-env'
   location: location
@@ -56,12 +65,7 @@ resource appEnvironment 'Microsoft.App/managedEnvironments@2025-01-01' = {
       infrastructureSubnetId: appSubnetId
       internal: false
     }
-    workloadProfiles: [
-      {
-        name: 'Consumption'
-        workloadProfileType: 'Consumption'
-      }
-    ]
+    workloadProfiles: concat(consumption, workloadProfiles)
     appLogsConfiguration: {
       destination: 'log-analytics'
       logAnalyticsConfiguration: {
@@ -574,6 +578,120 @@ resource workerJob 'Microsoft.App/jobs@2025-01-01' = if (workersAsJobs) {
   ]
 }
 
+// Workers of places: the same image, secrets and settings; what is a place's own goes before the command. A package runs
+// on the machine of its place, not in the reduction pool. An attempt may take nine tenths of its slot's memory.
+var placeMemory = [for one in workerPlaces: one.memory * 9 / one.slots]
+var placeSettings = [for (one, at) in workerPlaces: 'SWATHMILL_WORKER_PLACE=${one.place} SWATHMILL_SLOTS=${one.slots} SWATHMILL_ATTEMPT_MEMORY_GB=${placeMemory[at] / 10}.${placeMemory[at] % 10} SWATHMILL_REDUCTION_POOL=']
+
+resource placeWorkers 'Microsoft.App/containerApps@2025-01-01' = [for (one, at) in workerPlaces: if (!workersAsJobs) {
+  name: '${name}-at-${one.place}'
+  location: location
+  identity: workerIdentity
+  properties: {
+    environmentId: appEnvironment.id
+    workloadProfileName: one[?'profile'] ?? 'Consumption'
+    configuration: {
+      activeRevisionsMode: 'Single'
+      secrets: workerSecrets
+      registries: workerRegistries
+    }
+    template: {
+      terminationGracePeriodSeconds: 600
+      containers: [
+        {
+          name: 'worker'
+          image: workerImage
+          command: [
+            'sh'
+            '-c'
+            '${placeSettings[at]} exec python -P -m worker'
+          ]
+          env: workerEnvironment
+          resources: {
+            cpu: json(string(one.processors))
+            memory: '${one.memory}Gi'
+          }
+          volumeMounts: mounts
+          probes: probes
+        }
+      ]
+      scale: {
+        minReplicas: one.least
+        maxReplicas: one.most
+        rules: [
+          {
+            name: 'wanted-slots'
+            custom: {
+              type: 'redis'
+              metadata: {
+                address: '${redisHost}:${redisPort}'
+                listName: 'swathmill:wanted-slots:${one.place}'
+                listLength: string(one.slots)
+                enableTLS: 'true'
+              }
+              auth: [
+                {
+                  triggerParameter: 'password'
+                  secretRef: 'redis-key'
+                }
+              ]
+            }
+          }
+        ]
+      }
+      volumes: volumes
+    }
+  }
+  dependsOn: [
+    archive
+  ]
+}]
+
+// The same as executions that nobody scales in: `swathmill fleet container-apps:ID --for PLACE`.
+resource placeJobs 'Microsoft.App/jobs@2025-01-01' = [for (one, at) in workerPlaces: if (workersAsJobs) {
+  name: '${name}-at-${one.place}-job'
+  location: location
+  identity: workerIdentity
+  properties: {
+    environmentId: appEnvironment.id
+    workloadProfileName: one[?'profile'] ?? 'Consumption'
+    configuration: {
+      triggerType: 'Manual'
+      manualTriggerConfig: {
+        parallelism: 1
+        replicaCompletionCount: 1
+      }
+      replicaRetryLimit: 0
+      replicaTimeout: 604800
+      secrets: workerSecrets
+      registries: workerRegistries
+    }
+    template: {
+      containers: [
+        {
+          name: 'worker'
+          image: workerImage
+          command: [
+            'sh'
+            '-c'
+            'SWATHMILL_WORKER_NAME=$CONTAINER_APP_JOB_EXECUTION_NAME ${placeSettings[at]} exec python -P -m worker'
+          ]
+          env: workerEnvironment
+          resources: {
+            cpu: json(string(one.processors))
+            memory: '${one.memory}Gi'
+          }
+          volumeMounts: mounts
+        }
+      ]
+      volumes: volumes
+    }
+  }
+  dependsOn: [
+    archive
+  ]
+}]
+
 // Runs uploaded packages for the workers: an app of its own, reached by TCP from within the environment alone. Its
 // identity pulls the image; `None` keeps it from the processes.
 resource reductions 'Microsoft.App/containerApps@2025-01-01' = if (hasPool) {
@@ -649,4 +767,5 @@ output portalId string = portal.id
 output managerId string = manager.id
 output workerId string = worker.id
 output workerJobId string = workersAsJobs ? workerJob.id : ''
+output placeJobIds array = [for (one, at) in workerPlaces: workersAsJobs ? placeJobs[at].id : '']
 output poolId string = hasPool ? reductions.id : ''

@@ -88,6 +88,12 @@ param leastWorkers int = 1
 @description('Workers are executions of a job that `swathmill fleet container-apps:WORKERJOBID` starts and nobody scales in, in place of replicas of an app: for attempts over nine minutes.')
 param workersAsJobs bool = false
 
+@description('Workers of places (SWATHMILL_WORK_PLACES in settings), as in {place: \'gpu\', slots: 1, processors: 8, memory: 56, least: 0, most: 4, profile: \'gpu\'}: attempts at once, processors and GiB of a replica, fewest and most replicas; without a profile they run on Consumption.')
+param workerPlaces array = []
+
+@description('Further workload profiles of the environment, as in {name: \'gpu\', workloadProfileType: \'Consumption-GPU-NC8as-T4\'}, for workers of places.')
+param workloadProfiles array = []
+
 @description('Most replicas of the reduction pool, which runs uploaded packages apart from all data; 0: workers run them themselves.')
 @minValue(0)
 @maxValue(1000)
@@ -291,6 +297,8 @@ module apps 'apps.bicep' = {
     workerImage: empty(workerImage) ? image : workerImage
     runnerImage: empty(runnerImage) ? image : runnerImage
     workersAsJobs: workersAsJobs
+    workerPlaces: workerPlaces
+    workloadProfiles: workloadProfiles
     leastRunners: leastRunners
     mostRunners: mostRunners
     managers: managers
@@ -322,3 +330,4 @@ module alerts 'alerts.bicep' = if (!empty(alertMail)) {
 output portalUrl string = apps.outputs.portalUrl
 output portalName string = apps.outputs.portalName
 output workerJobId string = apps.outputs.workerJobId
+output placeJobIds array = apps.outputs.placeJobIds

@@ -25,6 +25,7 @@ def test_no_type_is_kept_that_no_template_uses() -> None:
     ("before", "after", "said"),
     [
         ("replicaTimeout:", "replicaTimeOut:", "replicaTimeOut is no property"),
+        ("maxReplicas: one.most", "mostReplicas: one.most", "mostReplicas is no property"),
         (
             "      replicaTimeout: 604800 // a week, which no attempt reaches\n",
             "",

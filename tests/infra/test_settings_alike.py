@@ -9,6 +9,7 @@ import yaml
 from pydantic import SecretStr
 
 from swathmill.deployment.choices import MADE, SIZES, read_settings_given
+from tasks.messages import wanted_slots
 from tasks.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -163,6 +164,33 @@ def test_every_process_of_the_stack_runs_in_both(bicep: Files) -> None:
         app = config.get("config", config)["properties"]  # of a resource with a condition, deeper
         (container,) = app["template"]["containers"]
         assert container["command"] == ["python", "-P", "-m", module]
+
+
+def test_workers_of_places_are_workers_with_a_place_that_follow_its_own_slots(bicep: Files) -> None:
+    """Replicas of apps or executions of jobs, as those without a place are."""
+    told = str(bicep["apps.bicep"]["variables"]["placeSettings"]["value"])
+    names = set(re.findall(r"(SWATHMILL_\w+)=", told))
+    assert {"SWATHMILL_WORKER_PLACE", "SWATHMILL_SLOTS", "SWATHMILL_REDUCTION_POOL"} < names
+    assert names <= SETTINGS
+    resources = bicep["apps.bicep"]["resources"]
+    for name, like in (("placeWorkers", "worker"), ("placeJobs", "workerJob")):
+        own, other = (resources[one]["config"] for one in (name, like))
+        own, other = own["config"], other.get("config", other)
+        (container,) = own["properties"]["template"]["containers"]
+        (plain,) = other["properties"]["template"]["containers"]
+        assert "${placeSettings[at]} exec python -P -m worker" in container["command"][-1]
+        for part in ("image", "env", "volumeMounts"):
+            assert container[part] == plain[part]
+        assert own["identity"] == other["identity"]
+        for part in ("secrets", "registries"):
+            assert (
+                own["properties"]["configuration"][part]
+                == other["properties"]["configuration"][part]
+            )
+    (rule,) = resources["placeWorkers"]["config"]["config"]["properties"]["template"]["scale"][
+        "rules"
+    ]
+    assert rule["custom"]["metadata"]["listName"] == f"{wanted_slots.LIST}:${{one.place}}"
 
 
 def parameter_files() -> list[Path]:
