@@ -26,7 +26,7 @@ class ManagerOptions:
     max_tasks: int = default("max_tasks")
     confirm: Confirm = field(default_factory=Confirm)
     result_days: float = default("result_days")  # results are kept after a request's end
-    history_days: float = default("history_days")  # failed attempts are listed, counts kept
+    history_days: float = 400.0  # failed attempts are listed, counts kept
     storage_quota_gb: float = default("storage_quota_gb")  # 0: none
     time_limits: TimeLimits = field(default_factory=TimeLimits)
     probe: float = default("probe_seconds")
@@ -53,7 +53,6 @@ class ManagerOptions:
             max_tasks=settings.max_tasks,
             confirm=Confirm.read(settings.confirm),
             result_days=settings.result_days,
-            history_days=settings.history_days,
             storage_quota_gb=settings.storage_quota_gb,
             time_limits=TimeLimits.of(settings),
             probe=settings.probe_seconds,

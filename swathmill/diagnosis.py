@@ -39,6 +39,12 @@ _OTHERS = re.compile(  # variables that are no settings
     "DEPLOY_.*|TEST_.*|TOKEN|NODE_MODULES|KERNELS|PYTHON|SETTINGS|REDIS_PASSWORD|TAG"
 )
 
+_GONE = {  # settings of versions before, and what holds now
+    "HISTORY_DAYS": "failed attempts are listed for 400 days",
+    "OIDC_NAME": "the sign-in page has the provider's own name, or its host",
+    "TIMEOUT_FACTOR": "an attempt may take four times the mean of its class",
+}
+
 
 class Verdict(StrEnum):
     """The result of a check; only a FAULT keeps the stack from running."""
@@ -270,12 +276,14 @@ def settings_finding(environment: Mapping[str, str]) -> Finding:
     if not strange:
         found = ", ".join(given) or "all have their defaults"
         return Finding(subject="settings", verdict=Verdict.GOOD, found=found)
-    like = nearest(strange[0].removeprefix(_PREFIX), known)
+    gone = [_GONE[name] for one in strange if (name := one.removeprefix(_PREFIX)) in _GONE]
+    like = [] if gone else nearest(strange[0].removeprefix(_PREFIX), known)
     return Finding(
         subject="settings",
         verdict=Verdict.NOTE,
         found=f"{', '.join(strange)}: there is no such setting, and it has no effect",
-        remedy=(f"Did you mean {_PREFIX}{like[0]}? " if like else "")
+        remedy=(f"Now {'; '.join(gone)}. " if gone else "")
+        + (f"Did you mean {_PREFIX}{like[0]}? " if like else "")
         + "docs/settings.md lists them.",
     )
 

@@ -98,9 +98,6 @@ class Settings(BaseSettings):
         description="OpenID provider at which people sign in, such as "
         "`https://login.microsoftonline.com/TENANT/v2.0`; empty: there is none.",
     )
-    oidc_name: str = Field(
-        "your organisation", description="The provider's name, as the sign-in page has it."
-    )
     oidc_client_id: str = Field("", description="What the provider calls this portal.")
     oidc_client_secret: SecretStr = Field(
         SecretStr(""), description="Secret that the provider has given this portal."
@@ -204,7 +201,6 @@ class Settings(BaseSettings):
         "times as often that it lives; each time as long the manager reads all markers, and sends "
         "messages of ready tasks again that nobody has taken.",
     )
-    timeout_factor: Positive = Field(4.0, description="An attempt's time limit, in class means.")
     timeout_ceiling: Positive = Field(
         3600.0,
         description="Largest time limit, and the one where nothing similar was timed.",
@@ -246,10 +242,6 @@ class Settings(BaseSettings):
     )
     result_days: float = Field(
         30.0, ge=0, description="Days for which a request's results are kept after its end."
-    )
-    history_days: Positive = Field(
-        400.0,
-        description="Days for which failed attempts are listed and executions counted by worker.",
     )
     result_link_minutes: float = Field(
         0.0,

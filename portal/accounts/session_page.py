@@ -9,7 +9,7 @@ from fastapi import Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from portal.accounts.state import Accounts
-from portal.serving import tokens
+from portal.serving import openid, tokens
 from portal.serving.caller_limits import address_of
 from portal.serving.identity import (
     Caller,
@@ -153,7 +153,7 @@ def _form(
         "",
         status,
         sends_mail=portal.state(Accounts).desk.sends_mail,
-        provider=portal.settings.oidc_name if portal.state(Accounts).provider else "",
+        provider=openid.name_of(portal.settings.oidc_issuer),
         address=address,
         then=request_page(then),
         wrong=wrong,

@@ -21,6 +21,7 @@ from portal.serving.portal import CurrentPortal, PageNumber, Portal
 from portal.serving.problems import BadCallError
 from tasks.bag.categories import RULES, Category
 from tasks.bag.model import NO_USE, Phase
+from tasks.bag.time_limits import TimeLimits
 from tasks.operators import manager_rows, prices
 from tasks.operators.manager_rows import ManagerRow
 from tasks.operators.prices import PriceList
@@ -253,7 +254,7 @@ def kills_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Respons
         judged=judged,
         verdicts=[(one.value, sum(each.verdict is one for each in judged)) for one in Verdict],
         most=costs.JUDGED,
-        factor=portal.settings.timeout_factor,
+        factor=TimeLimits().factor,
         **_form(meant),
     )
 

@@ -238,7 +238,7 @@ def _live(portal: CurrentPortal) -> dict[str, object]:
         "workers": workers,
         "restrictions": restrictions.load(portal.runtime.store),
         "lease": portal.settings.lease_seconds,
-        "factor": portal.settings.timeout_factor,
+        "factor": TimeLimits().factor,
     }
 
 

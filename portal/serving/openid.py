@@ -7,6 +7,7 @@ the claims of the identity token. What follows from the claims is decided here.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from portal.serving.problems import ForbiddenError
 from portal.serving.tokens import LONGEST_OWNER, Person, Role
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from authlib.integrations.starlette_client import StarletteOAuth2App
 
 NAME = "provider"
+_NAMES = {
+    "accounts.google.com": "Google",
+    "login.chinacloudapi.cn": "Microsoft",
+    "login.microsoftonline.com": "Microsoft",
+    "login.microsoftonline.us": "Microsoft",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +116,12 @@ def provider(settings: Settings) -> "StarletteOAuth2App | None":
     )
     found: StarletteOAuth2App = registry.create_client(NAME)
     return found
+
+
+def name_of(issuer: str) -> str:
+    """Return a provider's name for people, or its host where it has none; "" for no provider."""
+    host = urlsplit(issuer).hostname or ""
+    return _NAMES.get(host, host)
 
 
 def _words(text: str) -> frozenset[str]:

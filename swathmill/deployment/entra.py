@@ -75,7 +75,6 @@ def _settings(az: Az, choices: Choices, application: str) -> dict[str, str]:
     return {
         "SWATHMILL_OIDC_ISSUER": f"{str(cloud['activeDirectory']).rstrip('/')}/{tenant}/v2.0",
         "SWATHMILL_OIDC_CLIENT_ID": application,
-        "SWATHMILL_OIDC_NAME": "Microsoft",
         "SWATHMILL_OIDC_OPERATORS": choices.operators,
     }
 

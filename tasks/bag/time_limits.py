@@ -10,7 +10,7 @@ from tasks.settings import Settings, default
 class TimeLimits:
     """The monitor's rule. Times in seconds; `samples` successes make a class's mean count."""
 
-    factor: float = default("timeout_factor")
+    factor: float = 4.0
     samples: int = 5
     floor: float = 60.0
     ceiling: float = default("timeout_ceiling")
@@ -18,7 +18,7 @@ class TimeLimits:
     @classmethod
     def of(cls, settings: Settings) -> "TimeLimits":
         """Return the rule that the settings ask for."""
-        return cls(factor=settings.timeout_factor, ceiling=settings.timeout_ceiling)
+        return cls(ceiling=settings.timeout_ceiling)
 
     def limit(self, times: Times, task_class: str, retries: int) -> float:
         """Return the time limit of an attempt in seconds.

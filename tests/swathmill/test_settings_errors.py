@@ -294,6 +294,13 @@ def test_the_doctor_names_a_misspelt_setting() -> None:
     assert (good.verdict, good.found) == (Verdict.GOOD, "SWATHMILL_SLOTS, SWATHMILL_TOKEN")
 
 
+def test_a_setting_of_a_version_before_is_told_what_holds_now() -> None:
+    gone = diagnosis.settings_finding({"SWATHMILL_TIMEOUT_FACTOR": "8"})
+    assert gone.verdict is Verdict.NOTE
+    assert "four times the mean" in gone.remedy
+    assert "TIMEOUT_CEILING" not in gone.remedy
+
+
 def test_the_doctor_knows_the_variables_of_the_deployments() -> None:
     root = Path(__file__).parents[2]
     files = [root / "docker-compose.yml", *(root / "infra").rglob("*")]

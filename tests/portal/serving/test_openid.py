@@ -12,6 +12,7 @@ from fastapi.responses import RedirectResponse
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
+from portal.serving import openid
 from portal.serving.identity import COOKIE
 from portal.serving.openid import Claims
 from portal.serving.problems import ForbiddenError
@@ -106,7 +107,6 @@ def portal(provider: Provider) -> Iterator[LivePortal]:
         oidc_issuer=provider.issuer,
         oidc_client_id=CLIENT,
         oidc_client_secret=CLIENT_SECRET,
-        oidc_name="the test's provider",
         oidc_groups="modis, viirs",
         oidc_operators="keepers",
         portal_url="http://127.0.0.1",
@@ -131,7 +131,7 @@ def signed_in(browser: httpx.Client, then: str = "") -> httpx.Response:
 
 def test_a_member_signs_in_and_comes_back_to_the_page(portal: LivePortal) -> None:
     with visitor(portal) as browser:
-        assert "Sign in with the test&#39;s provider" in browser.get("/sign-in").text
+        assert "Sign in with 127.0.0.1" in browser.get("/sign-in").text
         done = signed_in(browser, "/requests/abc")
         assert (done.status_code, done.headers["location"]) == (303, "/requests/abc")
         assert "ada@example.org" in browser.get("/").text
@@ -258,3 +258,16 @@ def test_who_is_named_without_the_operators_group_is_no_operator_anywhere(
         assert later.get("/operations").status_code == 403
         assert earlier.get("/operations").status_code == 403
         assert earlier.get("/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("issuer", "name"),
+    [
+        ("", ""),
+        ("https://login.microsoftonline.com/tenant/v2.0", "Microsoft"),
+        ("https://accounts.google.com", "Google"),
+        ("https://id.example.org:8443/realms/mill", "id.example.org"),
+    ],
+)
+def test_a_provider_is_called_as_people_know_it_or_by_its_host(issuer: str, name: str) -> None:
+    assert openid.name_of(issuer) == name

@@ -229,13 +229,14 @@ def test_entra_registers_once_and_leads_back_to_the_portal(azure: Azure, portal_
         account_show={"tenantId": "tenant"},
         cloud_show={"endpoints": {"activeDirectory": "https://login.chinacloudapi.cn/"}},
     )
-    run(azure, choices(entra=True, operators="group", settings={"SWATHMILL_OIDC_NAME": "Us"}))
+    own = {"SWATHMILL_OIDC_CLAIMS": "sub,groups"}
+    run(azure, choices(entra=True, operators="group", settings=own))
     _, given = azure.call("deployment group create --resource-group mill --name swathmill --p")
     assert given["SWATHMILL_OIDC_CLIENT_SECRET"] == "made"
     assert json.loads(given["SWATHMILL_DEPLOY_SETTINGS"]) == {
         "SWATHMILL_OIDC_ISSUER": "https://login.chinacloudapi.cn/tenant/v2.0",
         "SWATHMILL_OIDC_CLIENT_ID": "app",
-        "SWATHMILL_OIDC_NAME": "Us",
+        "SWATHMILL_OIDC_CLAIMS": "sub,groups",
         "SWATHMILL_OIDC_OPERATORS": "group",
     }
     words = [said for said, _ in azure.calls()]
@@ -336,6 +337,7 @@ def test_choices_that_cannot_be_are_refused_before_anything_is_made(
     ("pair", "names"),
     [
         ("NOTHING=1", "no such setting"),
+        ("HISTORY_DAYS=90", "no such setting"),
         ("RESULT_DAYS", "no such setting"),
         ("RESULT_DAYS=-1", "greater than or equal"),
         ("STORAGE=file:/data", "itself"),
