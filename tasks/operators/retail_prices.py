@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tasks.errors import SwathmillError
 from tasks.operators.prices import PriceList, Prices
 
-_UNIT = re.compile(r"(?P<count>\d+(?:\.\d+)?)\s*(?P<thousands>[KM]?)\b\s*(?P<unit>.*)")
-_THOUSANDS = {"": 1.0, "K": 1e3, "M": 1e6}
-_HOURS = {"hour": 1.0, "hours": 1.0, "second": 1 / 3600, "seconds": 1 / 3600}
+_UNIT = re.compile(r"(?P<count>\d+(?:\.\d+)?)\s*(?P<thousands>K|M(?:illion)?)?\b[\s/]*(?P<unit>.*)")
+_THOUSANDS = {None: 1.0, "K": 1e3, "M": 1e6, "Million": 1e6}
+_HOURS = {"day": 24.0, "hour": 1.0, "minute": 1 / 60, "second": 1 / 3600}
 _NAMED = 6  # of what there is to choose from
 
 
@@ -179,7 +179,11 @@ def with_own(known: PriceList, own: Prices, named: Iterable[str], currency: str)
 
 
 def _of_region(items: Iterable[Item], region: str) -> list[Item]:
-    """Keep the lowest tier of what is paid by use, in a region; meters of no region are of each."""
+    """Keep one price of each meter that is paid by use in a region, or in all of them.
+
+    Of several it is the one of the lowest tier that is not free: a free first tier is an allowance
+    of the subscription. Of one tier it is the newest.
+    """
     everywhere = ("", "Global")
     used = [one for one in items if one.kind == "Consumption"]
     regions = sorted({one.region for one in used if one.region not in everywhere})
@@ -189,13 +193,14 @@ def _of_region(items: Iterable[Item], region: str) -> list[Item]:
             "--region."
         )
     here = [one for one in used if not region or one.region in (region, *everywhere)]
-    lowest: dict[tuple[str, ...], Item] = {}
-    for one in here:
-        name = (one.meter, one.product, one.sku, one.arm_sku, one.region)
-        if name not in lowest or one.tier < lowest[name].tier:
-            lowest[name] = one
-    if len({one.currency for one in lowest.values()}) > 1:
+    if len({one.currency for one in here}) > 1:
         raise PriceFileError("The file has prices in several currencies. Save it with one.")
+    lowest: dict[tuple[str, ...], Item] = {}
+    for one in sorted(here, key=lambda one: one.since, reverse=True):
+        name = (one.meter, one.product, one.sku, one.arm_sku, one.region)
+        known = lowest.setdefault(name, one)
+        if (one.price == 0, one.tier) < (known.price == 0, known.tier):
+            lowest[name] = one
     return list(lowest.values())
 
 
@@ -228,7 +233,7 @@ def _only(what: str, some: Sequence[Item]) -> Item | None:
 def _hourly(item: Item) -> float:
     """Return the price of an hour. Raises PriceFileError for a meter of something else."""
     price, unit = item.amount
-    hours = _HOURS.get(unit.split(" ")[-1] if unit else "")
+    hours = _HOURS.get(re.split(r"[\s/]", unit)[-1].removesuffix("s"))
     if hours is None:
         raise PriceFileError(f"{item.text}: that is not a price by time. Name another meter.")
     return price / hours

@@ -104,14 +104,16 @@ def _own(given: list[str]) -> Prices:
 
 def _items(sources: list[str]) -> Iterator[Item]:
     """Yield the items of files, and of all pages of addresses."""
-    for source in sources:
-        if not source.startswith(_WEB):
-            try:
-                text = Path(source).read_text("utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ArgumentError(f"{source}: {error}.", "Name a JSON file.") from None
-            yield from read_page(text, source).items
-            continue
+    files = [source for source in sources if not source.startswith(_WEB)]
+    pages = [read_page(_text(file), file) for file in files]
+    if pages and all(page.following for page in pages):  # the last one has no next page
+        raise ArgumentError(
+            f"{files[-1]} is a page that others follow: {pages[-1].following}.",
+            "Save those as well, and name all files; or name the address.",
+        )
+    for page in pages:
+        yield from page.items
+    for source in (one for one in sources if one.startswith(_WEB)):
         address = source
         for _ in range(_MOST_PAGES):
             page = read_page(_fetched(address), source)
@@ -124,6 +126,13 @@ def _items(sources: list[str]) -> Iterator[Item]:
                 f"{source} has more than {_MOST_PAGES} pages.",
                 "Add a filter, such as $filter=armRegionName eq 'westeurope'.",
             )
+
+
+def _text(file: str) -> str:
+    try:
+        return Path(file).read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"{file}: {error}.", "Name a JSON file.") from None
 
 
 def _fetched(address: str) -> str:

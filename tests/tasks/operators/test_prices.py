@@ -26,19 +26,31 @@ APPS, BLOBS = "Azure Container Apps", "General Block Blob v2"
 def item(
     meter: str, price: float, unit: str, product: str = APPS, **more: object
 ) -> dict[str, Any]:
-    """A price as the API writes it. The figures are made up for these tests."""
+    """A price with all properties that Microsoft's page of the API documents, in its order.
+
+    No answer of the API was at hand: figures and ids are made up for these tests, and the names of
+    meters and units are those that the page and other people's programs have.
+    """
     return {
         "currencyCode": "EUR",
         "tierMinimumUnits": 0.0,
         "retailPrice": price,
         "unitPrice": price,
         "armRegionName": "westeurope",
+        "location": "EU West",
         "effectiveStartDate": "2026-01-01T00:00:00Z",
+        "meterId": "00000000-0000-0000-0000-000000000000",
         "meterName": meter,
+        "productId": "DZH000000000",
+        "skuId": "DZH000000000/0000",
         "productName": product,
         "skuName": "Standard" if product == APPS else "Hot LRS",
+        "serviceName": product if product == APPS else "Storage",
+        "serviceId": "DZH000000000",
+        "serviceFamily": "Containers" if product == APPS else "Storage",
         "unitOfMeasure": unit,
         "type": "Consumption",
+        "isPrimaryMeterRegion": True,
         "armSkuName": "",
     } | more
 
@@ -72,7 +84,17 @@ LIST = [
 
 
 def page(items: list[dict[str, Any]], following: str | None = None) -> str:
-    return json.dumps({"Items": items, "NextPageLink": following, "Count": len(items)})
+    """A page with what the documentation shows around the items."""
+    return json.dumps(
+        {
+            "BillingCurrency": "EUR",
+            "CustomerEntityId": "Default",
+            "CustomerEntityType": "Retail",
+            "Items": items,
+            "NextPageLink": following,
+            "Count": len(items),
+        }
+    )
 
 
 def items(more: list[dict[str, Any]] | None = None) -> Iterator[Item]:
@@ -93,6 +115,47 @@ def test_the_meters_of_the_template_are_chosen() -> None:
         }
     )
     assert any("Hot LRS Data Stored in westeurope: 0.02 for 1 GB/Month" in m for m in known.meters)
+
+
+@pytest.mark.parametrize(
+    ("unit", "amount"),
+    [
+        ("1 Hour", (6.0, "hour")),
+        ("100 Hours", (0.06, "hours")),
+        ("10K", (0.0006, "")),
+        ("1M", (6e-6, "")),
+        ("1 Million", (6e-6, "")),
+        ("1 GB/Month", (6.0, "gb/month")),
+        ("100 GB", (0.06, "gb")),
+        ("1 GiB Second", (6.0, "gib second")),
+        ("1/Month", (6.0, "month")),
+        ("1", (6.0, "")),
+    ],
+)
+def test_a_price_is_of_one_unit(unit: str, amount: tuple[float, str]) -> None:
+    price, of = Item.model_validate(item("x", 6.0, unit)).amount
+    assert price == pytest.approx(amount[0])
+    assert of == amount[1]
+
+
+@pytest.mark.parametrize(
+    ("unit", "price", "hour"),
+    [("100 Hours", 5.0, 0.05), ("1 Second", 0.0001, 0.36), ("1/Hour", 0.2, 0.2), ("1 Day", 24, 1)],
+)
+def test_a_core_is_paid_by_the_hour_whatever_the_unit(unit: str, price: float, hour: float) -> None:
+    known = chosen(items([item("Core", price, unit)]), Choice(processor="Core"), "x")
+    assert known.prices.core_hour == pytest.approx(hour)
+
+
+def test_a_free_first_tier_is_no_price_and_the_newest_of_a_tier_counts() -> None:
+    """Container Apps are free up to some seconds of a subscription."""
+    free = item("Standard vCPU Active Usage", 0.0, "1 Second")
+    paid = item("Standard vCPU Active Usage", 0.00003, "1 Second", tierMinimumUnits=180000.0)
+    newer = {**paid, "retailPrice": 0.00004, "effectiveStartDate": "2026-06-01T00:00:00Z"}
+    for some in ([free, paid, newer], [newer, paid, free]):
+        read = read_page(page([*LIST[1:], *some]), "x").items
+        found = chosen(read, Choice(memory=0.0), "x")
+        assert found.prices.core_hour == pytest.approx(3600 * 0.00004)
 
 
 def test_a_size_of_machine_is_shared_out_over_its_cores() -> None:

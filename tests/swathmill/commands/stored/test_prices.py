@@ -58,6 +58,15 @@ def test_a_file_is_read_shown_and_forgotten(tmp_path: Path) -> None:
     assert "no amounts" in said(data)
 
 
+def test_a_saved_page_that_others_follow_is_read_with_those_alone(tmp_path: Path) -> None:
+    first, last = tmp_path / "1.json", tmp_path / "2.json"
+    first.write_text(page(LIST[:2], "https://prices.azure.com/api/retail/prices?$skip=1000"))
+    last.write_text(page(LIST[2:]), "utf-8-sig")
+    with pytest.raises(ArgumentError, match=r"1\.json is a page that others follow: .*skip=1000"):
+        said(tmp_path / "data", str(first))
+    assert "0.02  a GB kept for a month" in said(tmp_path / "data", str(first), str(last))
+
+
 def test_all_pages_of_an_address_are_read_up_to_a_bound(tmp_path: Path, site: str) -> None:
     assert "0.0864" in said(tmp_path / "data", f"{site}/{_MOST_PAGES}")
     with pytest.raises(ArgumentError, match=f"more than {_MOST_PAGES} pages"):
