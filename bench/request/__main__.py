@@ -31,6 +31,7 @@ from bench.request.agree import agreement
 from bench.request.cases import Case, cases
 from bench.request.meter import Spent
 from bench.request.ours import Warm
+from bench.request.probe.sitecustomize import PACKAGE, PARTS, SAMPLER, USEFUL
 from processes.parents import become_subreaper
 
 OUT = Path(__file__).parents[1] / "out"
@@ -162,17 +163,21 @@ def parts_table(all_found: Sequence[Measured]) -> str:
 
 
 def shares_table(all_found: Sequence[Measured]) -> str:
-    """Format the useful share of the CPU time of warm requests."""
-    names = sorted({name for found in all_found for name in found.shares})
-    lines = [
-        f"| warm, % of CPU | {' | '.join(names)} | useful |",
-        "|---|" + "--:|" * (len(names) + 1),
-    ]
-    for found in all_found:
-        cells = [found.shares.get(name, 0.0) for name in names]
-        cells.append(sum(cells))
-        lines.append(f"| {found.case} | {' | '.join(f'{100 * cell:.0f}' for cell in cells)} |")
-    return "\n".join(lines)
+    """Format where the CPU time of warm requests goes, and the useful share of it."""
+
+    def line(what: str, parts: Sequence[str]) -> str:
+        cells = [100 * sum(found.shares.get(part, 0.0) for part in parts) for found in all_found]
+        return f"| {what} | {' | '.join(f'{cell:.1f}' for cell in cells)} |"
+
+    return "\n".join(
+        (
+            f"| warm, % of CPU | {' | '.join(found.case for found in all_found)} |",
+            "|---|" + "--:|" * len(all_found),
+            *(line(part, [part]) for part in PARTS if part != SAMPLER),
+            line("useful", USEFUL),
+            line("useful, with the package's own code", (*USEFUL, PACKAGE)),
+        )
+    )
 
 
 def _times(spent: Sequence[Spent]) -> str:

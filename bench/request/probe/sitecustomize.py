@@ -1,8 +1,9 @@
 """A sampler of CPU time by what it is spent on, in each Python process of a stack.
 
-Python loads it by its name from PYTHONPATH. A thread looks every 10 ms at the CPU time that the
-main thread has used since its last look, and adds it to the part that the main thread's innermost
-known module belongs to. The sums are in a mapped file: they outlive a process that is killed.
+Python loads it by its name from PYTHONPATH. A thread looks every millisecond or four at the CPU
+time that each other thread has used since its last look, and adds it to the part that the thread's
+innermost known module belongs to; what services do is told by their names. The sums are in a mapped
+file: they outlive a process that is killed.
 
 With SWATHMILL_BENCH_IN_CHILD it samples nothing: children open granules themselves, without makers.
 """
@@ -16,7 +17,6 @@ import time
 from types import CodeType, FrameType
 from typing import Any
 
-PARTS = ("decode", "kernel", "encode", "transfer", "other")
 MODULES = {
     "decode": (
         "pyhdf/",
@@ -24,16 +24,14 @@ MODULES = {
         *(f"reprojection/formats/{name}.py" for name in ("hdf4_data", "hdf5")),
         *(
             f"reprojection/read/{name}.py"
-            for name in ("granule_layer", "qa", "geolocation", "interpolation")
+            for name in ("granule_layer", "qa", "geolocation", "interpolation", "kept")
         ),
     ),
-    "kernel": (
-        "reprojection/warp/",
-        "reprojection/grid/",
-        "reprojection/write/mosaic.py",
-        "monthly_mean.py",  # a shipped package's own code, by which it is run in its folder
+    "kernel": ("reprojection/warp/", "reprojection/grid/", "reprojection/write/mosaic.py"),
+    "encode": tuple(
+        f"reprojection/write/{name}.py"
+        for name in ("write", "tiff", "overviews", "band_statistics", "stack")
     ),
-    "encode": tuple(f"reprojection/write/{name}.py" for name in ("write", "tiff", "overviews")),
     "transfer": (
         "tasks/storage/azure/blobs.py",
         "tasks/storage/blobs.py",
@@ -43,9 +41,40 @@ MODULES = {
         "archives/fetch/",
         "/shutil.py",
     ),
+    "package": ("monthly_mean.py",),  # its own code, by which it is run in its folder
+    "run of a package": (
+        "worker/sandbox/confined.py",
+        "worker/phases/reduce.py",
+        "worker/phases/adopt.py",
+        "worker/sandbox/reading/",
+    ),
+    "STAC": ("reprojection/write/stac.py",),
+    "maker, child, guard": (
+        "multiprocessing/",
+        *(f"worker/sandbox/{name}.py" for name in ("guard", "makers", "children", "messages")),
+        *(f"worker/slots/{name}.py" for name in ("child", "apart", "maker_answers")),
+    ),
+    "rows": ("tasks/bag/", "tasks/storage/sqlite_store.py", "worker/slots/supervisor.py"),
+    "messages": ("celery/", "kombu/", "redis/"),
 }
+"""By part; parts of paths. What comes first counts where two hold of one path."""
+SERVICES = {
+    "service_manager": "manager",
+    "portal": "portal",
+    "mail_catcher": "rest",
+    "swathmill": "rest",
+}
+"""The part of a process, by its name."""
+SAMPLER = "sampler"
+"""The part of the samplers themselves, which a request has not without them."""
+PARTS = (*MODULES, "worker, other", "manager", "portal", "rest", SAMPLER)
+USEFUL, PACKAGE = ("decode", "kernel", "encode", "transfer"), "package"
+"""What a request is for, and the part of a package's own code, which is told apart."""
+_WORKER = len(MODULES)
 _LAYOUT = struct.Struct(f"={len(PARTS)}d")
-_PERIOD = 0.01
+_PERIOD, _SHORT = 0.004, 0.001  # seconds between two looks; the second while there is work
+_NAMED = 50  # looks after which a process has its name
+_SWITCH = 0.0002  # seconds that a thread keeps Python's lock once a look waits for it
 _known: dict[CodeType, int | None] = {}
 
 
@@ -59,7 +88,7 @@ def read(path: str) -> dict[str, float]:
 def _part_of(code: CodeType) -> int | None:
     if code not in _known:
         path = code.co_filename
-        found = (n for n, part in enumerate(PARTS[:-1]) if any(m in path for m in MODULES[part]))
+        found = (n for n, known in enumerate(MODULES.values()) if any(m in path for m in known))
         _known[code] = next(found, None)
     return _known[code]
 
@@ -70,28 +99,59 @@ def _look(frame: FrameType | None) -> int:
         if part is not None:
             return part
         frame = frame.f_back
-    return len(PARTS) - 1
+    return _WORKER
 
 
-def _sample(main: int, folder: str) -> None:
-    clock = time.pthread_getcpuclockid(main)
-    with open(f"{folder}/{os.getpid()}", "w+b") as file:  # noqa: PTH123
-        file.truncate(_LAYOUT.size)
-        told = mmap.mmap(file.fileno(), _LAYOUT.size)
-    sums, last = [0.0] * len(PARTS), 0.0
+def _service() -> int | None:
+    """Return the part of this process where it is a service."""
+    with open("/proc/self/comm") as file:  # noqa: PTH123
+        part = SERVICES.get(file.read().strip())
+    return None if part is None else PARTS.index(part)
+
+
+def _clocks(but: int) -> dict[int, tuple[FrameType, float]]:
+    """Return the frame of each other thread, with the CPU time that it has used."""
+    found = {}
+    for thread, frame in sys._current_frames().items():
+        if thread != but:
+            try:
+                found[thread] = frame, time.clock_gettime(time.pthread_getcpuclockid(thread))
+            except OSError:  # it has just ended
+                continue
+    return found
+
+
+def _sample(told: mmap.mmap) -> None:
+    me = _thread.get_ident()
+    sums, last = [0.0] * len(PARTS), dict[int, float]()
+    period, looks, looked = _SHORT, 0, time.monotonic()
     while True:
-        time.sleep(_PERIOD)
-        now = time.clock_gettime(clock)
-        if now > last:
-            sums[_look(sys._current_frames().get(main))] += now - last
-            _LAYOUT.pack_into(told, 0, *sums)
-            last = now
+        time.sleep(period)
+        # What a thread does in the end, before it waits, is told as waiting: up to a period of it.
+        period, looks = _PERIOD, looks + 1
+        if looks < _NAMED:
+            service = _service()
+        before, looked = looked, time.monotonic()
+        for thread, (frame, now) in _clocks(me).items():
+            used = now - last.get(thread, 0.0)
+            if used > 0:
+                part = _look(frame) if service is None else service
+                sums[part] += min(used, looked - before)  # more is another thread's clock
+                last[thread], period = now, _SHORT
+        sums[-1] = time.thread_time()
+        _LAYOUT.pack_into(told, 0, *sums)
 
 
 def _start() -> None:
     folder = os.environ.get("SWATHMILL_BENCH_PROBE", "")
     if folder:
-        _thread.start_new_thread(_sample, (_thread.get_ident(), folder))
+        # Else what keeps the lock for long is told as what it does next without it.
+        sys.setswitchinterval(_SWITCH)
+        # At once: a maker may open no file soon.
+        with open(f"{folder}/{os.getpid()}", "w+b") as file:  # noqa: PTH123
+            file.truncate(_LAYOUT.size)
+            told = mmap.mmap(file.fileno(), _LAYOUT.size)
+        _thread.start_new_thread(_sample, (told,))
 
 
 def _open_in_child() -> None:
