@@ -13,6 +13,7 @@ from portal.serving.portal import Portal
 from processes.ready import say_ready
 from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
+from tasks.operators.overhead import OverheadMeter
 from tasks.service import exits, logs, telemetry
 from tasks.service.connect import SettingMissingError, connect
 from tasks.settings import Settings, WrongSettingError, host_and_port, read_settings
@@ -27,6 +28,7 @@ def main() -> int:
         settings = read_settings()
         logs.configure(settings.log_level, process="portal")
         runtime = connect(settings)
+        OverheadMeter(runtime).begin()
         end_telemetry = telemetry.start(telemetry.read_collector(), "portal")
         host, port = host_and_port(settings.portal_address)
         observed = bool(settings.probe_address)

@@ -37,6 +37,7 @@ from tasks.errors import StoreError
 from tasks.messages.celery_app import Sender, make_app
 from tasks.messages.wanted_slots import RedisWantedSlots
 from tasks.operators.manager_rows import RefusedMails
+from tasks.operators.overhead import OverheadMeter
 from tasks.packages.packages import Packages
 from tasks.request.document import Request
 from tasks.service import exits, logs, telemetry
@@ -75,6 +76,7 @@ def main() -> int:
         reader = ReadingProcess()
         reader.begin()  # what it imports takes as long as the rest of this start
         runtime = connect(settings)
+        OverheadMeter(runtime).begin()
         index = IndexFile.take(settings.data_dir)
         looking = ThreadPoolExecutor(1, thread_name_prefix="holdings")
         keep_index = _keep_index(settings, runtime, index, looking.submit)

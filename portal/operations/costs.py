@@ -16,7 +16,7 @@ from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec, PartsSpec
 from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
-from tasks.operators import restrictions
+from tasks.operators import overhead, restrictions
 from tasks.operators.restrictions import Kind
 
 _TOP = 10
@@ -68,6 +68,30 @@ def by_owner(runtime: Runtime, filters: Filters) -> list[Account]:
         if made.total or owner in quotas:
             found.append(_under(_account(owner, made.costs), quotas))
     return sorted(found, key=_dearest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnCalls:
+    """What managers, portals and workers called of storage for no attempt, of some days.
+
+    `share` is its share of all calls, from 0 to 1.
+    """
+
+    use: Use
+    share: float
+
+
+def overhead_of(runtime: Runtime, filters: Filters, made: Executions) -> OwnCalls | None:
+    """Return the service's own calls; None where only some executions are meant.
+
+    Also None where storage is embedded, which has no calls. Raises StoreError.
+    """
+    if filters != Filters(first=filters.first, last=filters.last):
+        return None
+    use = overhead.between(runtime.store, filters.first, filters.last)
+    own = use.reads + use.writes
+    others = sum(one.use.reads + one.use.writes for one in made.costs)
+    return OwnCalls(use=use, share=own / (own + others)) if own else None
 
 
 def _quotas(runtime: Runtime, kind: Kind) -> dict[str, tuple[float, float]]:

@@ -129,6 +129,7 @@ def costs_page(caller: Operator, portal: CurrentPortal, meant: Meant) -> Respons
         cost=partial(held, known),
         total=sum(held(known, one) for one in made.costs),
         used=sum((one.use for one in made.costs), NO_USE),
+        own=costs.overhead_of(runtime, meant, made),
         today=_today(portal),
         hours_today=_hours(_today(portal), now),
         **_form(meant),

@@ -36,7 +36,7 @@ from tasks.bag.model import RequestState, State
 from tasks.bag.task_keys import SHARDS
 from tasks.bag.task_table import RowKind, TaskTable
 from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
-from tasks.operators import audit, prices, restrictions
+from tasks.operators import audit, overhead, prices, restrictions
 from tasks.requests import outbox, request_table
 from tasks.requests.request_table import (
     RESTORING,
@@ -70,7 +70,9 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
     history.TABLE: (history.PARTITION, history.FAILURES),
     **{kind.name: (kind.name,) for kind in KINDS},
     token_table.TABLE: (token_table.PARTITION,),
-    restrictions.TABLE: (restrictions.PARTITION, audit.PARTITION, prices.PARTITION),
+    restrictions.TABLE: (
+        *(restrictions.PARTITION, audit.PARTITION, prices.PARTITION, overhead.PARTITION),
+    ),
 }
 CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
 COPIED = tuple(one for one in blobs.CONTAINERS if one not in CONTAINERS)

@@ -31,7 +31,17 @@ from tasks.bag import (
     workers,
 )
 from tasks.bag.categories import Category
-from tasks.bag.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, TaskOutcome
+from tasks.bag.model import (
+    NO_USE,
+    ArtifactFile,
+    Attempt,
+    Phase,
+    RequestState,
+    State,
+    Task,
+    TaskOutcome,
+    Use,
+)
 from tasks.bag.runtime import Runtime
 from tasks.bag.spec import CollectSpec
 from tasks.bag.task_keys import shard
@@ -330,6 +340,7 @@ def put_executions(
     worker: str = "worker-1",
     keys: Sequence[str] = (),
     message: str = "",
+    use: Use = NO_USE,
 ) -> None:
     """Attempts that ended at a moment of a day, counted as the manager counts them.
 
@@ -350,6 +361,7 @@ def put_executions(
             duration=duration,
             category=category,
             message=message,
+            use=use,
         )
         for category, count in counts.items()
         for number in range(count)

@@ -28,6 +28,7 @@ from tasks.bag.spec import ReduceSpec
 from tasks.bag.workers import Hold, WorkerRow
 from tasks.errors import SwathmillError
 from tasks.messages.celery_app import TASK, make_app, queue_of
+from tasks.operators.overhead import OverheadMeter
 from tasks.packages.file_names import file_name
 from tasks.service import exits, logs, telemetry
 from tasks.service.connect import SettingMissingError, connect, storage_modules
@@ -79,6 +80,7 @@ def main(places_of: Callable[[Settings, Runtime], Places | None] = _none) -> int
         scratch = Scratch(settings.data_dir, name)
         folders = HostFolders(settings.data_dir, socket.gethostname())
         runtime = connect(settings)
+        OverheadMeter(runtime).begin()
         end_telemetry = telemetry.start(collector, "worker", name)
     except (KernelsAbsentError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The worker cannot start: {error}\n")

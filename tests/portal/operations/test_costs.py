@@ -11,13 +11,15 @@ from portal.operations.costs import Verdict
 from portal.operations.executions import executions, parse_filters
 from tasks.bag import task_table
 from tasks.bag.categories import Category
-from tasks.bag.model import Attempt, Phase
+from tasks.bag.model import Attempt, Phase, Use
 from tasks.bag.runtime import Runtime
 from tasks.bag.workers import Hold, WorkerRow
 from tasks.operators import manager_rows, prices, restrictions
 from tasks.operators.manager_rows import HostQueue, ManagerRow, PhaseQueue, PhaseStore, RefusedMails
+from tasks.operators.overhead import OverheadMeter
 from tasks.operators.prices import PriceList, Prices
 from tasks.operators.restrictions import Kind, Restriction
+from tasks.storage.traffic import Meter, Traffic
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, put_worker
 from tests.portal.submissions import submitted
 
@@ -92,6 +94,26 @@ def test_cost_is_by_owner_and_package_beside_the_quota(
     assert 'href="/operations/costs?' in page
     assert csv[1] == "adam,8,0,28800.0,0.0,0.0,0,0,0,0,0.4,EUR,,"
     assert csv[2] == "ada,3,1,9000.0,1800.0,0.0,0,0,0,0,0.125,EUR,2.5,2.5"
+
+
+def test_the_service_s_own_calls_are_told_beside_those_of_attempts(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    at = now(runtime)
+    put_executions(runtime, at, {None: 2}, "collection A.6", 10.0, use=Use(cpu=1.0, reads=15))
+    with portal.browser(*OPERATOR) as client:
+        assert "belong to no request" not in client.get("/operations/costs").text
+        meter = Meter()
+        meter.add(Traffic(reads=9, writes=1, received=10**9))
+        OverheadMeter(runtime, meter).note()
+        page = client.get("/operations/costs").text
+        prices.put(runtime.store, PriceList(currency="EUR", prices=Prices(reads=5_000.0)))
+        priced = client.get("/operations/costs").text
+        of_one = client.get("/operations/costs?owner=ada").text
+    assert "workers themselves made 10 more calls, with 1 GB. They belong to no request" in page
+    assert "are 25.0% of all calls" in page
+    assert "10 more calls, with 1 GB: 4.50 EUR. They" in priced
+    assert "belong to no request" not in of_one
 
 
 def test_a_worker_is_compared_with_the_fleet_by_class(runtime: Runtime) -> None:
