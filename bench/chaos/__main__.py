@@ -102,6 +102,7 @@ class Run:
     seconds: float
     patience: float
     real: bool
+    failing: tuple[str, ...] = ()  # words of the classes whose tasks are to fail
     errands: list[Errand] = field(default_factory=list)
 
     def chaos(self) -> Verdict:
@@ -177,7 +178,9 @@ class Run:
         stack.start()
         try:
             people.start(MOST_LIVE)
-            self._for(6 * self.seconds, stack, lambda: None, until=lambda: people.idle)
+            self._for(
+                max(6 * self.seconds, self.patience), stack, lambda: None, until=lambda: people.idle
+            )
             people.close()
         finally:
             stack.stop()
@@ -228,7 +231,7 @@ class Run:
     def _audit(self, folder: DataFolder, stack: Stack, harmed: set[str]) -> Findings:
         runtime = runtime_of(folder)
         self._for(60.0, stack, lambda: time.sleep(1.0), until=lambda: is_settled(runtime))
-        return audit(runtime, harmed)
+        return audit(runtime, harmed, self.failing)
 
 
 def _difference(errand: Errand, again: Errand) -> str:

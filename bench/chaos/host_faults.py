@@ -3,10 +3,14 @@
 Hosts are those of `bench.chaos.hosts` (namespaces for network, host name and mounts; root only),
 over Azurite. While people ask, one host meets each fault of `FAULTS`, one at a time, and is
 well again: its clock is a day off, its disk is full, it cannot look up names, its network swallows
-packets, storage throttles it, it is stopped for longer than a lease and goes on, its machine is
-taken away by a spot notice. It must hold that the other hosts go on, that the host works again
-(after a spot notice another in its place), that every request completes with the bytes of a quiet
-run, and that no task fails. Exit code 1 when something does not hold.
+packets, storage throttles it, it is stopped for longer than a lease and goes on, the volume behind
+its data folder is lost, its machine is taken away by a spot notice. It must hold that the other
+hosts go on, that the host works again (after a spot notice another in its place), that every
+request completes with the bytes of a quiet run, and that no task fails.
+
+Last, somebody asks for each of the `POISONS`: packages that fill the memory of the host that runs
+them, or kill the process that started them. Their own runs must fail, after few attempts, all hosts
+must go on, and none of them be held for it. Exit code 1 when something does not hold.
 """
 
 import argparse
@@ -27,17 +31,25 @@ from pathlib import Path
 from threading import Thread
 
 from bench.chaos.audit import tasks_of
+from bench.chaos.documents import Document
 from bench.chaos.fleet import FleetRun, carry_out, say
 from bench.chaos.hosts import ApartHost, attempts_of
 from bench.chaos.journal import Journal
 from bench.chaos.proxy import Weather
+from bench.chaos.scientists import PEOPLE
+from portal.serving.tokens import Role
 from processes import proctree
+from swathmill.access import api_token
+from swathmill.client import Client
+from swathmill.errors import ApiError
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack
 from swathmill.stack.storage import Storage
-from tasks.bag.model import State
+from tasks.bag import workers
+from tasks.bag.model import RequestState, State
 from tasks.bag.runtime import Runtime
 from tasks.errors import StoreError
+from tasks.request.document import parse_request
 
 HOSTS = ("host-1", "host-2", "host-3")
 CLOCK = 2  # the host whose time of day may be set: libfaketime has other effects there
@@ -150,6 +162,21 @@ class Fault:
     replaced: bool = False
 
 
+POISONS = {
+    "hungry": "held = []\nwhile True:\n    held.append(bytearray(1 << 24))\n",
+    "deadly": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n",
+}
+"""Programs of packages that harm whatever runs them."""
+_POISON_REQUEST: Document = {
+    "title": "poison",
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "region": {"bbox": [-2.0, 52.0, 2.0, 54.0]},
+    "time": {"start": "2012-04-13", "end": "2012-04-15"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.03},
+    "notify": "chaos@example.org",
+}
+MOST_ATTEMPTS = 10  # of a run that harms: a loss with the worker has as many
+
 FAULTS = (
     Fault(
         what="its clock is a day ahead",
@@ -187,6 +214,12 @@ FAULTS = (
         begin=FaultyHost.stopped,
         end=FaultyHost.resumed,
         seconds=3 * LEASE,
+    ),
+    Fault(
+        what="the volume behind its data folder is lost",
+        begin=FaultyHost.lose_disk,
+        end=FaultyHost.get_disk_back,
+        seconds=40,
     ),
     Fault(
         what="a spot notice takes its machine",
@@ -239,6 +272,58 @@ class FaultsRun(FleetRun[FaultyHost]):
         self._for(300.0, stack, lambda: None, until=lambda: len(done_by(runtime)) == len(HOSTS))
         for fault in self.faults:
             yield from self._meet(fault, stack, runtime, journal)
+        for name in self.failing:
+            yield from self._swallow(name, stack, runtime, journal)
+
+    def _swallow(
+        self, name: str, stack: Stack, runtime: Runtime, journal: Journal
+    ) -> Iterator[str]:
+        """Ask for a package that harms whatever runs it."""
+        folder = DataFolder(path=self.out / "data")
+        token = api_token(folder, PEOPLE[0], Role.SCIENTIST)
+        client = Client(url=folder.state().portal_url, token=token, timeout=30.0)
+        reduction = {"package": name, "group_by": ["cell", "all"]}
+        asked = parse_request({**_POISON_REQUEST, "reduction": reduction})
+        request, began, before = client.submit(asked).id, time.monotonic(), done_by(runtime)
+
+        def over() -> bool:
+            with suppress(ApiError):
+                state = client.status(request).state
+                if state is RequestState.HELD:  # its rehearsal has failed: go on anyway
+                    client.order(request, "confirm")
+                return state.ended
+            return False
+
+        self._for(WORKS_AGAIN, stack, lambda: None, until=over)
+        took, since = time.monotonic() - began, done_by(runtime)
+
+        def all_work() -> bool:
+            return all(done_by(runtime)[host] > since[host] for host in self.hosts)
+
+        self._for(WORKS_AGAIN, stack, lambda: None, until=all_work)
+        runs = [task for task in tasks_of(runtime) if name in task.task_class]
+        ends = Counter(
+            f"{one.category} on {one.worker}"
+            for task in runs
+            for one in runtime.tasks.attempts(task.key)
+        )
+        said = ", ".join(f"{count} {what}" for what, count in sorted(ends.items()))
+        journal.note("poison", package=name, attempts=said)
+        say(
+            f"{name}: {len(runs)} runs ended {Counter(str(task.state) for task in runs)} after "
+            f"{took:.0f} s, by {said}; {(since - before).total()} attempts succeeded meanwhile"
+        )
+        if not runs or any(task.state is not State.FAILED for task in runs):
+            yield f"{name}: its runs have not failed"
+        if any(task.attempt > MOST_ATTEMPTS for task in runs):
+            yield f"{name}: it was tried more than {MOST_ATTEMPTS} times"
+        if not all_work():
+            yield f"{name}: not all hosts work afterwards"
+        held = [
+            row.name for row in workers.list_workers(runtime.store) if row.unfit or row.draining
+        ]
+        if held:
+            yield f"{name}: {held} take no work for it"
 
     def _meet(
         self, fault: Fault, stack: Stack, runtime: Runtime, journal: Journal
@@ -289,7 +374,8 @@ class FaultsRun(FleetRun[FaultyHost]):
         spent = sum(task.retries for task in tasks)
         say(f"{len(tasks)} tasks, {spent} tries spent")
         for task in tasks:
-            if task.state is State.FAILED:
+            poison = any(name in task.task_class for name in self.failing)
+            if task.state is State.FAILED and not poison:
                 how = Counter(str(one.category) for one in runtime.tasks.attempts(task.key))
                 yield f"task {task.key[-12:]} failed: {how}"
 
@@ -320,8 +406,18 @@ def main() -> int:
         say("it needs root, for namespaces of the network, and the Debian package libfaketime")
         return 2
     faults = tuple(one for one in FAULTS if arguments.only in one.what)
+    poisons = tuple(one for one in POISONS if arguments.only in f"poison {one}")
 
     def make(out: Path, archive: Path) -> FaultsRun:
+        for name, program in POISONS.items():
+            package = out / "packages" / name
+            package.mkdir(parents=True)
+            (package / "package.yaml").write_text(
+                f'name: {name}\nversion: "1"\ndescription: It harms what runs it.\n'
+                "command: [python, run.py]\noutputs: [{name: none.csv, kind: file}]\n"
+                "resources: {memory_gb: 1, timeout_seconds: 120}\n"
+            )
+            (package / "run.py").write_text(program)
         return FaultsRun(
             out=out,
             archive=archive,
@@ -332,9 +428,11 @@ def main() -> int:
             real=False,
             live=arguments.live,
             faults=faults,
+            failing=poisons,
         )
 
-    settings = {"LEASE_SECONDS": str(LEASE), "RETRY_BUDGET": "3"}
+    packages = arguments.out.resolve() / "packages"
+    settings = {"LEASE_SECONDS": str(LEASE), "RETRY_BUDGET": "3", "PACKAGES": str(packages)}
     return carry_out(arguments.out, settings, make, quiet=not arguments.no_quiet)
 
 
