@@ -186,6 +186,10 @@ class Stack:
             self._options.folder.bound_logs()
             self._check_disk()
 
+    def release_workers(self) -> None:
+        """Ask the workers to stop, and return at once: nothing is left for them to do."""
+        self._supervisor.release(self.worker_names)
+
     def begin_stop(self) -> None:
         """Ask the services to stop, and return at once; `stop` waits for them."""
         self._supervisor.ask_to_stop(self._services())

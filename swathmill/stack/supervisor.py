@@ -106,6 +106,13 @@ class Supervisor:
         for child in self._present(names):
             child.ask_to_stop()
 
+    def release(self, names: Sequence[str]) -> None:
+        """Send SIGTERM as `ask_to_stop` does; what ends then is not started again."""
+        for name in names:
+            if name in self._watched:
+                self._watched[name].paused = True
+        self.ask_to_stop(names)
+
     def stop(self, order: Sequence[Sequence[str]]) -> None:
         """Stop group after group; ask all children of a group first, then wait for them.
 

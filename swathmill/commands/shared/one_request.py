@@ -57,6 +57,7 @@ def carry_out(
         with view:
             follower = Follower(client=client, tick=stack.tick, view=view, changed=fetcher.begin)
             status = follower.until_ended(request_id)
+        stack.release_workers()
         failed = any(count.failed for count in status.phases.values()) or status.gap_count
         if failed:  # the status has the first of them
             gaps, failures = tuple(client.gaps(request_id)), tuple(client.failures(request_id))

@@ -150,12 +150,12 @@ def test_few_successes_make_a_generous_guess() -> None:
 
 
 def test_a_class_without_successes_is_guessed_by_other_amounts_of_its_work() -> None:
-    found = AttemptStatistics(samples=3)
-    assert found.guess("collection A.5, 1-2 MB", {}) is None
+    found, none = AttemptStatistics(samples=3), dict[str, ClassStatistics]()
+    assert found.guess("collection A.5, 1-2 MB", none) is None
     found.learn("collection A.5, 512-1024 KB", 0.01)
     # Twice the amount, and four times what that would take.
-    assert found.guess("collection A.5, 1-2 MB", {}) == pytest.approx(0.08)
-    assert found.guess("collection A.5", {}) is None  # of unknown amount
-    assert found.guess("collection B.5, 1-2 MB", {}) is None
+    assert found.guess("collection A.5, 1-2 MB", none) == pytest.approx(0.08)
+    assert found.guess("collection A.5", none) is None  # of unknown amount
+    assert found.guess("collection B.5, 1-2 MB", none) is None
     kept = {"collection B.5, 1-2 MB": ClassStatistics(task_class="", count=1, mean=7.0)}
     assert found.guess("collection B.5, 2-4 MB", kept) == pytest.approx(56.0)

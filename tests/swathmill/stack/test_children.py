@@ -394,3 +394,14 @@ def test_the_pause_before_a_next_start_grows_to_a_minute() -> None:
         pauses.append(watched.again_at - 100.0)
     assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[LONGEST_PAUSE_SECONDS] * 2]
     assert LONGEST_PAUSE_SECONDS == 60.0
+
+
+def test_what_is_released_is_asked_to_stop_and_not_started_again() -> None:
+    keeper, child = Supervisor(clock=lambda: 100.0), Mock()
+    child.spec.name = "worker-1"
+    child.exit_code.return_value = 0
+    keeper.adopt(child)
+    keeper.release(["worker-1", "worker-2"])
+    assert keeper.tick() == []
+    assert keeper.restarts("worker-1") == 0
+    child.ask_to_stop.assert_called_once_with()

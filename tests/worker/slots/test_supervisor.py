@@ -427,15 +427,15 @@ def test_a_beat_that_hangs_does_not_stop_the_next(
     bench.supervisor.lease.seconds = 0.2
     beating, answer, tries = heartbeat(bench), threading.Event(), list[int]()
     beating.every = 0.05
-    found = store.get
+    written = store.transact
 
-    def hangs(table: str, partition: str, row: str) -> Row | None:
+    def hangs(table: str, partition: str, operations: Sequence[Operation]) -> tuple[str, ...]:
         if table == workers.TABLE:
             tries.append(1)
             assert len(tries) != 2 or answer.wait(10)
-        return found(table, partition, row)
+        return written(table, partition, operations)
 
-    monkeypatch.setattr(store, "get", hangs)
+    monkeypatch.setattr(store, "transact", hangs)
     beating.start()
     assert LOOK in bench.world.runtime.wakeups.drain()  # a manager may know of no worker
     try:
