@@ -3,7 +3,7 @@
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -45,15 +45,31 @@ def by_clients(path: Path, rates: Sequence[Rate]) -> Path:
             together.plot(clients, total, marker="o", label=_bytes(size) if size else operation)
             alone.plot(clients, each, marker="o")
         _published(together, rates[0].experiment, operation)
-        together.set(title=operation, xscale="log", yscale="log")
+        together.set(title=operation, yscale="log")
         together.legend(fontsize=7)
         alone.set(xlabel="clients", yscale="log")
-        for panel in (together, alone):
-            panel.grid(visible=True, alpha=0.3)
+    numbers = {one.clients for one in rates} | _published_at(rates[0].experiment)
+    for panel in panels.flat:
+        _by_number(panel, numbers)
+        panel.grid(visible=True, alpha=0.3)
     unit = "MB/s" if by_bytes else "calls/s"
     panels[0][0].set_ylabel(f"{unit}, all clients together")
     panels[1][0].set_ylabel(f"{unit}, one client")
     return _saved(figure, path, rates[0].experiment)
+
+
+def _by_number(panel: "Axes", numbers: Iterable[int]) -> None:
+    """Have an axis below of numbers of clients, each with its tick."""
+    at = sorted(numbers)
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(at, [str(one) for one in at], fontsize=7)
+    panel.minorticks_off()
+
+
+def _published_at(experiment: str) -> set[int]:
+    """Return the numbers of clients for which something of an experiment was published."""
+    found = {one.clients for one in published.RATES if one.experiment == experiment}
+    return found | {number for what, number in published.PEAKS.items() if what[0] == experiment}
 
 
 def _published(panel: "Axes", experiment: str, operation: str) -> None:
@@ -228,6 +244,7 @@ def instances(path: Path, lives: Sequence[Lives]) -> Path:
     for number, one in enumerate(reversed(lives)):
         colour = f"C{kinds.index(one.kind)}"
         bars.plot([one.first, one.last], [number] * 2, color=colour, linewidth=4)
+        bars.plot(one.last, number, "o", color=colour, markersize=5)
         bars.errorbar(one.last, number, xerr=_down_to(one.last or 1e-9, one.deviation),
                       color="k", capsize=3)  # fmt: skip
         then = published.INSTANCES.get(one.step)
@@ -246,7 +263,7 @@ def instances(path: Path, lives: Sequence[Lives]) -> Path:
             by_size.plot(at, [one.first, one.last], marker="o", label=one.kind,
                          color=f"C{kinds.index(one.kind)}")  # fmt: skip
         by_size.set(xlabel="MB of the deployment", ylabel="seconds to the first word: first, last")
-        by_size.set(xlim=(0, None), ylim=(0, None))
+        by_size.set(xlim=(0, 1.1 * max(one.size for one in sized) / MB), ylim=(0, None))
         by_size.legend(fontsize=7)
     for panel in panels[0]:
         panel.grid(visible=True, alpha=0.3)
@@ -255,6 +272,8 @@ def instances(path: Path, lives: Sequence[Lives]) -> Path:
 
 def committed(path: Path, rates: Sequence[Rate]) -> Path:
     """Draw by database the share of transactions committed, and times as multiples of one's."""
+    from matplotlib import ticker
+
     figure, (share, times) = pyplot().subplots(1, 2, figsize=(9, 4), layout="constrained")
     for number, kind in enumerate(sorted({one.operation for one in rates})):
         found = sorted((one for one in rates if one.operation == kind), key=lambda one: one.clients)
@@ -268,16 +287,15 @@ def committed(path: Path, rates: Sequence[Rate]) -> Path:
         ):
             of_one = [value / alone for value in values]
             times.plot(clients, of_one, style, color=colour, label=f"{kind}, {said}")
-    share.set(
-        xlabel="clients", ylabel="share of transactions committed", xscale="log", ylim=(0, 1.05)
-    )
+    share.set(xlabel="clients", ylabel="share of transactions committed", ylim=(0, 1.05))
     share.legend(fontsize=7)
-    times.set(
-        xlabel="clients", ylabel="time, as a multiple of the mean with fewest", xscale="log",
-        yscale="log",
-    )  # fmt: skip
+    times.set(xlabel="clients", ylabel="time, as a multiple of the mean with fewest", yscale="log")
+    times.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    times.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    times.yaxis.set_minor_locator(ticker.NullLocator())
     times.legend(fontsize=7)
     for panel in (share, times):
+        _by_number(panel, {one.clients for one in rates})
         panel.grid(visible=True, alpha=0.3)
     return _saved(figure, path, "sql")
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from bench.platform.__main__ import APP
 from bench.platform.azure_calls import TableCalls, row_of
-from bench.platform.clients import Call, Clients, OneCall
+from bench.platform.clients import Call, Clients, OneCall, Work
 from bench.platform.confidence import compare_cuts, ratio
 from bench.platform.merge import merged
 from bench.platform.rates import Point, rate
@@ -225,6 +225,66 @@ def test_the_same_seed_gives_the_same_order_and_another_another() -> None:
     assert rounds == in_rounds(what, 3, Random(1))
     assert [sorted(t.size for t in rounds[n : n + 10]) for n in (0, 10, 20)] == [[*range(10)]] * 3
     assert len({tuple(t.size for t in rounds[n : n + 10]) for n in (0, 10, 20)}) == 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Obliging:
+    """Clients whose calls all take a second; nobody is asked anything."""
+
+    def run(self, work: Work, number: int, seconds: float, count: int = 0) -> list[Call]:
+        del work, seconds
+        return [
+            Call(client=client, began=float(n), ended=n + 1.0, size=1)
+            for client in range(number)
+            for n in range(count or 1)
+        ]
+
+
+def order_of(folder: Path, seed: int) -> list[object]:
+    """Every point and every trial of a study, in the order in which they were made."""
+    found: list[object] = []
+    study = Study(
+        clients=Obliging(),
+        plan=Plan(clients=(1, 2, 4), scale=1e-4, seed=seed),
+        done=lambda one: found.append(one.key),
+        timed=lambda _, some: found.extend(one.trial for one in some),
+    )
+    study.embedded(folder, ("blobs", "tables", "partition", "nodes"))
+    study.files(f"file://{folder}")
+    study.sizes("", f"file://{folder}")
+    study.sql([f"sqlite:///{folder / 'database'}", f"sqlite:///{folder / 'other'}"])
+    return found
+
+
+def test_a_study_with_the_same_seed_measures_the_same_in_the_same_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.platform.sql_mix.TRADES", 50)
+    first, again, other = (order_of(tmp_path, seed) for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+    assert sorted(map(str, first)) == sorted(map(str, other))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["database", "other"]
+
+
+@pytest.mark.proof
+@pytest.mark.integration
+@pytest.mark.slow
+def test_embedded_storage_is_measured_by_the_services_own_stores(
+    tmp_path: Path, clients: Clients
+) -> None:
+    """Clients of several processes share its files; nothing is left in the folder."""
+    points: list[Point] = []
+    study = Study(clients=clients, plan=replace(QUICK, clients=(1, 3)), done=points.append)
+    study.embedded(tmp_path, ("blobs", "tables", "partition", "nodes"))
+    assert not [call for one in points for call in one.calls if call.failure]
+    assert {(one.experiment, one.operation) for one in points} == {
+        *(("blobs", way) for way in ("download", "upload")),
+        *(("nodes", way) for way in ("download", "upload")),
+        *(("tables", way) for way in ("insert", "query", "update", "update shared", "delete")),
+        ("partition", "filter of 100 rows"),
+    }
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_amounts_are_the_sources_times_one_factor() -> None:
