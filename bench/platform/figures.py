@@ -9,12 +9,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bench.platform import published
-from bench.platform.confidence import CONFIDENCE, Compared
+from bench.platform.confidence import CONFIDENCE, WORTH, Compared
 from bench.platform.instances import Lives
 from bench.platform.rates import MB, Point, Rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _MB_RATES = ("blobs", "files", "nodes")
@@ -64,6 +65,15 @@ def _by_number(panel: "Axes", numbers: Iterable[int]) -> None:
     panel.set_xscale("log", base=2)
     panel.set_xticks(at, [str(one) for one in at], fontsize=7)
     panel.minorticks_off()
+
+
+def _plain(axis: "Axis") -> None:
+    """Write a logarithmic axis' numbers as they are, at 1, 2 and 5 of each power of ten."""
+    from matplotlib import ticker
+
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 def _published_at(experiment: str) -> set[int]:
@@ -256,6 +266,7 @@ def instances(path: Path, lives: Sequence[Lives]) -> Path:
     ]
     bars.set_yticks(range(len(lives)), labels)
     bars.set(xlabel=f"seconds: first to last, deviation of the last; stars: {_THEN}", xscale="log")
+    _plain(bars.xaxis)
     if sized:
         by_size = panels[0][1]
         for one in sized:
@@ -272,8 +283,6 @@ def instances(path: Path, lives: Sequence[Lives]) -> Path:
 
 def committed(path: Path, rates: Sequence[Rate]) -> Path:
     """Draw by database the share of transactions committed, and times as multiples of one's."""
-    from matplotlib import ticker
-
     figure, (share, times) = pyplot().subplots(1, 2, figsize=(9, 4), layout="constrained")
     for number, kind in enumerate(sorted({one.operation for one in rates})):
         found = sorted((one for one in rates if one.operation == kind), key=lambda one: one.clients)
@@ -290,9 +299,7 @@ def committed(path: Path, rates: Sequence[Rate]) -> Path:
     share.set(xlabel="clients", ylabel="share of transactions committed", ylim=(0, 1.05))
     share.legend(fontsize=7)
     times.set(xlabel="clients", ylabel="time, as a multiple of the mean with fewest", yscale="log")
-    times.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-    times.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    times.yaxis.set_minor_locator(ticker.NullLocator())
+    _plain(times.yaxis)
     times.legend(fontsize=7)
     for panel in (share, times):
         _by_number(panel, {one.clients for one in rates})
@@ -326,9 +333,15 @@ def cuts(path: Path, rates: Sequence[Rate], compared: Sequence[Compared]) -> Pat
             sure.plot(said.estimate, str(one.cut), "o", color=colour)
         if not paired:
             sure.text(0.5, 0.5, "nothing to compare", ha="center", transform=sure.transAxes)
-            sure.set_yticks([])
+            sure.set_axis_off()
+            continue
         sure.axvline(1.0, color="k", linestyle=":")
-        sure.set(xlabel=f"time, as a multiple of today's ({CONFIDENCE:.0%})", xscale="log")
+        sure.axvline(WORTH, color="C2", linestyle=":")
+        sure.set(xscale="log", xlim=(0.9 * min(WORTH, *(one.ratio.low for one in paired)), None))
+        sure.set(
+            xlabel=f"time, as a multiple of today's ({CONFIDENCE:.0%})\nrecommended left of green"
+        )
+        _plain(sure.xaxis)
         sure.grid(visible=True, alpha=0.3)
     panels[0][0].legend(fontsize=7)
     return _saved(figure, path, "transfers")

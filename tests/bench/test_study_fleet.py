@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 
 from bench.platform import fleet as fleet_module
+from bench.platform.clients import Call as OneMachine
 from bench.platform.clients import OneCall
 from bench.platform.engines import ByHand, opened
 from bench.platform.fleet import Fleet, gathered
@@ -209,12 +210,33 @@ def test_a_machine_that_never_comes_is_a_failure_with_the_others_timed() -> None
 
 
 def test_a_target_of_scaling_needs_as_many_starts_as_confidence_takes() -> None:
-    """One slow start of machines is no reason for a setting; six that took as long are."""
-    _, once = points_of("B1s")
-    assert settings(once) == []
+    """Four slow starts of machines are no reason for a setting; six that took as long are."""
+    _, few = points_of("B1s", rounds=4)
+    assert settings(few) == []
     _, often = points_of("B1s", rounds=6)
     assert settings(often)[-1] == "SWATHMILL_SCALE_SECONDS=720"
     assert "360 s, 95% sure to be 360 to 360, by 6 starts" in settings(often)[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ((160.0, 165.0, 170.0, 160.0, 165.0), True),
+        ((60.0, 500.0, 90.0, 400.0, 200.0), False),  # slow in the mean, by chance
+        ((140.0, 141.0, 142.0, 140.0, 141.0), False),  # surely, and not too slow
+    ],
+)
+def test_a_target_of_scaling_is_sure_to_be_too_short(
+    seconds: tuple[float, ...], said: bool
+) -> None:
+    points = [
+        Point(
+            experiment="instances", operation="add, x", size=0, clients=1, apart=True,
+            calls=(OneMachine(client=0, began=float(n), ended=n + took),),
+        )
+        for n, took in enumerate(seconds)
+    ]  # fmt: skip
+    assert bool(settings(points)) == said
 
 
 JOB = "/subscriptions/s/resourceGroups/g/providers/Microsoft.App/jobs/study"
