@@ -28,7 +28,7 @@ from tasks.settings import Settings
 
 Tier = Literal["bubblewrap", "limits"]
 
-PROBE_SECONDS = 10.0
+PROBE_SECONDS = 60.0  # a busy machine took over ten, and its worker ran no package all its life
 _CONFINE = Path(confine.__file__).resolve()
 # For a program that has a network.
 _CERTIFICATES = (
