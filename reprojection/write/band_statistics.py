@@ -21,6 +21,7 @@ COUNTED = 2
 """Bytes: integers of so many are counted by value."""
 CLASSES = 256
 """Counts of more values than these are of no use to people."""
+_PAIRS = 1 << 17  # bytes from which on to count pairs of them costs less
 _AT_ONCE = 1 << 14  # numbers whose squares are summed together: they stay in the cache
 
 QUARTILES, COUNTS = "SWATHMILL_QUARTILES", "SWATHMILL_COUNTS"
@@ -126,11 +127,21 @@ def counted_in(
     size = 1 << 8 * plane.dtype.itemsize
     counts = np.zeros(size, np.int64)
     for start in range(0, len(plane), _ROWS):
-        counts += np.bincount(unsigned[start : start + _ROWS].ravel(), minlength=size)
+        counts += _counted(unsigned[start : start + _ROWS].ravel(), size)
     numbers = np.arange(size, dtype=unsigned.dtype).view(plane.dtype).astype(np.int64)
     order = np.argsort(numbers, kind="stable")
     numbers, counts = numbers[order], counts[order]
     return numbers[counts > 0], counts[counts > 0]
+
+
+def _counted(values: npt.NDArray[np.generic], size: int) -> npt.NDArray[np.int64]:
+    """Count unsigned integers below `size`; many bytes in pairs, which takes two thirds."""
+    if values.dtype.itemsize > 1 or values.size < _PAIRS:
+        return np.bincount(values, minlength=size)
+    even = values.size // 2 * 2
+    pairs = np.bincount(values[:even].view(np.uint16), minlength=size * size).reshape(size, size)
+    counts: npt.NDArray[np.int64] = pairs.sum(axis=0) + pairs.sum(axis=1)
+    return counts + np.bincount(values[even:], minlength=size)
 
 
 def of_counts(

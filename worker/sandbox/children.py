@@ -1,7 +1,8 @@
 """Warm children of the worker: started by a forkserver that has imported everything.
 
 The forkserver is a fork of the worker, made before the worker has any thread, client or secret: so
-a fork never copies a lock in use, a socket or a key. The worker has imported everything for both.
+a fork never copies a lock in use, a socket or a key. The worker has imported for both what both
+use; what children alone need the forkserver imports.
 """
 
 import gc

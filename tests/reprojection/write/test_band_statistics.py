@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 from reprojection.grid.grids import Grid
 from reprojection.read.description import Band, Provenance
 from reprojection.read.raster import Pixels, Raster
-from reprojection.write.band_statistics import band_statistics
+from reprojection.write.band_statistics import band_statistics, counted_in
 from reprojection.write.stac import stac_item
 from reprojection.write.write import open_raster, write_cog
 
@@ -187,3 +187,16 @@ def test_what_is_computed_is_read_back(
     made = raster(plane, nodata, kind)
     write_cog(made, path)
     assert open_raster(path).statistics == (band_statistics(made, 0),)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+@pytest.mark.parametrize("shape", [(3, 5), (255, 1001)])
+def test_integers_are_counted_by_value(dtype: type[np.integer], shape: tuple[int, int]) -> None:
+    """Many bytes are counted in pairs, and an odd one is left over."""
+    limits = np.iinfo(dtype)
+    plane = np.random.default_rng(1).integers(limits.min, limits.max + 1, shape, dtype)
+    plane[:, -1] = limits.min
+    numbers, counts = counted_in(plane)
+    expected = np.unique(plane, return_counts=True)
+    np.testing.assert_array_equal(numbers, expected[0])
+    np.testing.assert_array_equal(counts, expected[1])
