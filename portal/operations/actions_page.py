@@ -63,7 +63,8 @@ class AuditEntryAnswer(Answer):
 
 @api.get("/actions", summary="What operators did (operators)", dependencies=[Depends(operator)])
 def list_actions(
-    portal: CurrentPortal, limit: Annotated[int, Query(ge=1, le=1000)] = LISTED
+    portal: CurrentPortal,
+    limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = LISTED,
 ) -> tuple[AuditEntryAnswer, ...]:
     """List what operators did, the newest first."""
     return tuple(AuditEntryAnswer.of(one) for one in audit.entries(portal.runtime.store, limit))

@@ -24,8 +24,8 @@ from tasks.storage.store import Store
 TOTAL_2010 = 3_054_430
 _PHASES_2010 = {
     Phase.COLLECTION: ("source download", 139_609),
-    Phase.AGGREGATION: ("aggregation", 8_706),
     Phase.REPROJECTION: ("reprojection", 1_704_002),
+    Phase.AGGREGATION: ("aggregation", 8_706),
     Phase.REDUCTION: ("reduction", 1_202_113),
 }
 _Outcomes = tuple[Category | None, ...]

@@ -13,7 +13,7 @@ from portal.results.layers import ResultLayer
 from portal.results.state import Results
 from portal.serving.access import read_for
 from portal.serving.attachments import csv_answer
-from portal.serving.documents import read_body, turn
+from portal.serving.documents import read_body_up_to, turn
 from portal.serving.identity import Asker
 from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal, Portal
@@ -68,14 +68,16 @@ async def polygons(
     ] = None,
     start: Annotated[str, Query(description="Only dates from this one on.")] = "",
     end: Annotated[str, Query(description="Only dates up to this one.")] = "",
-    form: Annotated[str, Query(alias="format", pattern="^(json|csv)$")] = "json",
+    form: Annotated[
+        str, Query(alias="format", pattern="^(json|csv)$", description="JSON, or a table.")
+    ] = "json",
 ) -> PolygonsAnswer | Response:
     """Compute mean, standard deviation, valid share and count within each polygon, by date.
 
     Pixels count with the share of them that lies inside, and the mean weighs them by their area on
     the ellipsoid. A point has the value of its pixel. Nothing is kept.
     """
-    data = await read_body(request, MOST_BYTES)
+    data = await read_body_up_to(request, MOST_BYTES)
     made, _ = await run_in_threadpool(
         computed, portal, caller, request_id, data, layers=layer or (), dates=(start, end)
     )

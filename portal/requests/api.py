@@ -116,7 +116,7 @@ def list_requests(
     request: Request,
     caller: Caller,
     portal: CurrentPortal,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 100,
     everybody: Annotated[bool, Query(description="Operators: all owners' requests.")] = False,
     before: Annotated[str, Query(description="A request's id: only those older than it.")] = "",
     label: Annotated[str, Query(description="Only yours with this label.")] = "",

@@ -52,6 +52,7 @@ from tasks.requests.request_table import PhaseCount, Rehearsal, RequestRow
 router = Router(include_in_schema=False)
 
 PAGE = 50  # results or requests per page
+_REST = 10  # results that have no last page of their own
 _FAILURES_SHOWN = 20  # failures shown per category
 _GAPS_SHOWN = 50  # lines
 _SQUARES = 1000  # of a page, about
@@ -689,13 +690,13 @@ def _results(portal: Portal, row: RequestRow, page: int, find: str) -> dict[str,
     files = every.listed
     words = find.lower().split()
     found = [i for path, i in files.items() if all(w in path.lower() for w in words)]
-    pages = max(1, -(-len(found) // PAGE))
+    pages = max(1, -(-(len(found) - _REST) // PAGE))
     page = min(max(1, page), pages)
+    first = PAGE * (page - 1)
+    shown = found[first : first + PAGE if page < pages else None]
     return {
-        "items": [
-            ResultView(result=item, request=row.id)
-            for item in found[PAGE * (page - 1) : PAGE * page]
-        ],
+        "items": [ResultView(result=item, request=row.id) for item in shown],
+        "shown_first": first + 1,
         "zip_layers": list(every.layers.values()),
         "found": len(found),
         "file_count": len(files),

@@ -1,8 +1,9 @@
 """The runs of a request's reduction: as JSON, as pages, and their inputs as one download."""
 
 import json
+from typing import Annotated
 
-from fastapi import Response
+from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -57,7 +58,10 @@ class RunsAnswer(Answer):
 
 @api.get("/requests/{request_id}/runs", summary="The runs of a request's reduction")
 def list_runs(
-    request_id: str, caller: Caller, portal: CurrentPortal, result: str = ""
+    request_id: str,
+    caller: Caller,
+    portal: CurrentPortal,
+    result: Annotated[str, Query(description="Only the runs of the result with this path.")] = "",
 ) -> RunsAnswer:
     """List the runs, or those of one result, with outcome, duration and peak memory of each."""
     row = load_for(portal.runtime, caller, request_id)

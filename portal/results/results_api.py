@@ -80,7 +80,14 @@ def manifest(
     response: Response,
     caller: Reader,
     portal: CurrentPortal,
-    form: Annotated[str, Query(alias="format", pattern="^(json|sha256)$")] = "json",
+    form: Annotated[
+        str,
+        Query(
+            alias="format",
+            pattern="^(json|sha256)$",
+            description="JSON, or what `sha256sum -c` reads.",
+        ),
+    ] = "json",
     limit: PartLimit = None,
     after: Annotated[
         str,

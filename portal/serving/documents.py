@@ -18,8 +18,16 @@ MOST_BYTES = 2 * 2**20
 _MOST_FIELDS = 2000
 
 
-async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
-    """Read the body of a call; raise TooLargeError beyond `most` bytes, 2 MiB by default."""
+async def read_body(request: Request) -> bytes:
+    """Read the body of a call; raise TooLargeError beyond 2 MiB.
+
+    It is a dependency of routes: what else it took would be a parameter of their addresses.
+    """
+    return await read_body_up_to(request, MOST_BYTES)
+
+
+async def read_body_up_to(request: Request, most: int) -> bytes:
+    """Read the body of a call; raise TooLargeError beyond `most` bytes."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():

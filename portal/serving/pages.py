@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 from modis.collection import versioned, versioned_text
 from portal.serving.addresses import page_above
 from portal.serving.expected import Expected
-from portal.serving.quantities import duration_text, size_text, unit_text
+from portal.serving.quantities import duration_text, place_text, size_text, unit_text
 from portal.serving.tokens import Person
 from tasks.accounts.group_table import name_of
 from tasks.errors import StoreError
@@ -47,6 +47,7 @@ ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "static"
 
 _HTML = "text/html; charset=utf-8"
+_PART = re.compile(r"[._/](?=\w)")
 _CODE = re.compile(r"`([^`]+)`")
 
 _TONES = {
@@ -143,6 +144,8 @@ class Pages:
             "iso": iso_text,
             "moment": self._moment,
             "named": versioned_text,
+            "parts": parts_text,
+            "place": place_text,
             "scale_words": scale_words,
             "seconds": duration_text,
             "units": unit_text,
@@ -206,6 +209,11 @@ def tone(state: str) -> str:
 def code_text(text: str) -> Markup:
     """Turn text into HTML in which `text in backquotes` is set as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def parts_text(text: str) -> Markup:
+    """Turn a name, of a layer or file, into HTML that may break after its `.`, `_` and `/`."""
+    return Markup(_PART.sub(r"\g<0><wbr>", str(escape(text))))
 
 
 @lru_cache(maxsize=16)

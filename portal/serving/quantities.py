@@ -29,6 +29,12 @@ def _divisor(count: str, unit: str, power: str) -> str:
     return f"({count} {unit}){raised}" if count else unit + raised
 
 
+def place_text(latitude: float, longitude: float) -> str:
+    """Format a place in degrees: 56.6° N, 4.6° W."""
+    lat, lon = (f"{abs(value):.8g}°" for value in (latitude, longitude))
+    return f"{lat} {'S' if latitude < 0 else 'N'}, {lon} {'W' if longitude < 0 else 'E'}"
+
+
 def size_text(size: float) -> str:
     """Format a number of bytes, in powers of 1000."""
     for unit in ("B", "kB", "MB", "GB", "TB"):

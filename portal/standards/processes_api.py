@@ -61,7 +61,7 @@ _EXECUTE = "http://www.opengis.net/def/rel/ogc/1.0/execute"
 def processes(
     request: Request,
     portal: CurrentPortal,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 10,  # noqa: ARG001 - there is one process
+    limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 10,  # noqa: ARG001 - there is one process
 ) -> ProcessList:
     """List the processes: there is one."""
     base = base_url(request, portal.settings)
@@ -116,10 +116,12 @@ def jobs(
     request: Request,
     caller: Caller,
     portal: CurrentPortal,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 10,
+    limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 10,
     kind: Annotated[list[str] | None, Query(alias="type", description="`process`.")] = None,
-    process_id: Annotated[list[str] | None, Query(alias="processID")] = None,
-    status: Annotated[list[Status] | None, Query()] = None,
+    process_id: Annotated[
+        list[str] | None, Query(alias="processID", description="Of this process.")
+    ] = None,
+    status: Annotated[list[Status] | None, Query(description="In one of these states.")] = None,
     datetime: Annotated[str, Query(description="When jobs were made: a time or an interval.")] = "",
     min_duration: Annotated[int, Query(alias="minDuration", ge=0, description="Seconds.")] = 0,
     max_duration: Annotated[

@@ -140,14 +140,26 @@ const folded = location.hash && document.getElementById(location.hash.slice(1));
 if (folded?.tagName === "DETAILS") folded.open = true;
 // A file that is all its form asks for is sent as soon as it is chosen, or dropped.
 document.addEventListener("change", ({ target }) => { if (target.matches("[data-sends]") && target.files.length) target.form.requestSubmit(); });
+// A browser shows a day in its own order; beside the label it stands as everything else writes it.
+const sayDay = (field) => {
+  const label = field.labels?.[0];
+  if (!label) return;
+  const said = label.querySelector(".day") ?? label.appendChild(Object.assign(document.createElement("span"), { className: "day", ariaHidden: "true" }));
+  if (said.textContent !== field.value) said.textContent = field.value;
+};
+const sayDays = () => document.querySelectorAll('input[type="date"]').forEach(sayDay);
+sayDays();
+for (const what of ["input", "change"]) document.addEventListener(what, sayDays);
+document.addEventListener("htmx:afterSettle", sayDays);
 // A text, or a whole address, in which maps fill in {z}, {x} and {y}.
 const whole = (node) => (node.href ?? new URL(node.textContent, location).href).replace(/%7B/gi, "{").replace(/%7D/gi, "}");
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy], [data-copy-address]");
   if (!button) return;
   const { copy, copyAddress } = button.dataset;
-  const text = copy ? document.getElementById(copy).textContent : whole(document.getElementById(copyAddress));
-  await navigator.clipboard.writeText(text);
+  const from = document.getElementById(copy ?? copyAddress);
+  if (!navigator.clipboard) { from.select?.(); return; } // of a portal without TLS: at hand for the keys
+  await navigator.clipboard.writeText(copy ? (from.value ?? from.textContent) : whole(from));
   const was = [...button.childNodes];
   button.replaceChildren("Copied");
   setTimeout(() => button.replaceChildren(...was), 2000);

@@ -1,6 +1,8 @@
 """The product catalogue as JSON."""
 
-from fastapi import Depends
+from typing import Annotated
+
+from fastapi import Depends, Query
 
 from portal.serving.identity import person
 from portal.serving.late_routes import Router
@@ -35,7 +37,9 @@ class ProductAnswer(Answer):
 
 
 @router.get("/products", summary="The product catalogue", dependencies=[Depends(person)])
-def products(q: str = "") -> list[ProductAnswer]:
+def products(
+    q: Annotated[str, Query(description="Words to search for: a subject, product or layer.")] = "",
+) -> list[ProductAnswer]:
     """List the products that match a search, or all; products not listed work too, by name."""
     return [
         ProductAnswer(

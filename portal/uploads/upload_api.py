@@ -33,14 +33,24 @@ def upload_api(kind: Kind[Version]) -> Router:
         return [kind.answered(view, ()) for view in kind.offered(portal, caller.owner)]
 
     @router.get("/find", summary="What a reference means to you", **one)
-    def find(reference: str, caller: Caller, portal: CurrentPortal) -> BaseModel:
+    def find(
+        reference: Annotated[
+            str, Query(description="As a request names it: NAME, OWNER/NAME@VERSION.")
+        ],
+        caller: Caller,
+        portal: CurrentPortal,
+    ) -> BaseModel:
         """Find one by `NAME`, `OWNER/NAME` or either with `@VERSION`, as a request names it."""
         upload, is_meant = kind.meant(portal, caller, reference[:400])
         view, versions = kind.look(portal, caller.owner, upload)
         return kind.answered(view, [version for version in versions if is_meant(version)])
 
     @router.post("/open", summary=f"Take up a {word} by its link", **one)
-    def open_link(link: str, caller: Caller, portal: CurrentPortal) -> BaseModel:
+    def open_link(
+        link: Annotated[str, Query(description="What the link says after `link=`.")],
+        caller: Caller,
+        portal: CurrentPortal,
+    ) -> BaseModel:
         """Add what a link leads to to what you may use."""
         row = kind.open(portal, caller.owner, link)
         return kind.answered(*kind.look(portal, caller.owner, row.id))
@@ -58,7 +68,7 @@ def upload_api(kind: Kind[Version]) -> Router:
     )
     def share(
         upload: upload_id,
-        visibility: Visibility,
+        visibility: Annotated[Visibility, Query(description="Who sees it.")],
         caller: Caller,
         portal: CurrentPortal,
         renew: Annotated[bool, Query(description="A new link; the old one opens nothing.")] = False,

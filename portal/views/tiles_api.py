@@ -90,8 +90,14 @@ def look_of(
     day: date,
     qa: Qa = "",
     resampling: Method = "",
-    merge: Literal["nadir", "latest", "first", "mean"] = "nadir",
-    units: Literal["stored", "physical", "brightness"] = "physical",
+    merge: Annotated[
+        Literal["nadir", "latest", "first", "mean"],
+        Query(description="Which value counts where granules overlap."),
+    ] = "nadir",
+    units: Annotated[
+        Literal["stored", "physical", "brightness"],
+        Query(description="Which values: as in a request."),
+    ] = "physical",
     rescale: Rescale = "",
     colormap: Colormap = "swathmill",
 ) -> Look:
@@ -169,7 +175,10 @@ async def legend_part(request: Request, look: Asked, bbox: Box) -> Response:
     "/{product}/{layer}/{day}/picture.png", summary="A small picture", response_class=Response
 )
 async def picture(
-    request: Request, look: Asked, bbox: Box, side: Annotated[int, Query(ge=16, le=512)] = 128
+    request: Request,
+    look: Asked,
+    bbox: Box,
+    side: Annotated[int, Query(ge=16, le=512, description="Pixels of the longer side.")] = 128,
 ) -> Response:
     """Draw a layer in a box, in degrees, its longer side of so many pixels."""
     box = box_named(bbox)
@@ -183,8 +192,8 @@ async def picture(
 async def value(
     request: Request,
     look: Asked,
-    lon: Annotated[float, Query(ge=-360, le=360)],
-    lat: Annotated[float, Query(ge=-90, le=90)],
+    lon: Annotated[float, Query(ge=-360, le=360, description="Longitude in degrees.")],
+    lat: Annotated[float, Query(ge=-90, le=90, description="Latitude in degrees.")],
 ) -> JSONResponse:
     """Say what a pixel of the product's size holds at a place, from which source pixel, and why.
 
@@ -220,9 +229,9 @@ async def value(
 def days(
     portal: CurrentPortal,
     product: str,
-    start: date,
-    end: date,
-    most: Annotated[int, Query(ge=1, le=400)] = 60,
+    start: Annotated[date, Query(description="The first day.")],
+    end: Annotated[date, Query(description="The last day.")],
+    most: Annotated[int, Query(ge=1, le=400, description="So many days at most.")] = 60,
 ) -> JSONResponse:
     """List days on which granules start, at most so many, evenly spread over the span.
 

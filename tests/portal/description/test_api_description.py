@@ -44,6 +44,26 @@ def test_types_of_generated_clients_have_names_of_their_own(portal: LivePortal) 
     assert {"RequestProductChoice", "RequestRegion", "RequestTime", "RequestGridChoice"} <= parts
 
 
+def test_each_parameter_says_what_it_is_for(portal: LivePortal) -> None:
+    """One without a text may also be an argument of a dependency that no caller should set."""
+    with portal.client() as client:
+        described = client.get("/api/openapi.json").json()
+    silent = [
+        f"{method} {path}: {one['name']}"
+        for path, calls in described["paths"].items()
+        for method, call in calls.items()
+        for one in call.get("parameters", ())
+        if one["in"] != "path" and not one.get("description")
+    ]
+    assert silent == []
+
+
+def test_a_caller_cannot_raise_the_limit_of_a_body(portal: LivePortal) -> None:
+    with portal.client() as client:
+        answer = client.post("/api/requests?most=99999999", content=b"#" * (2**21 + 1))
+    assert answer.status_code == 413
+
+
 def test_each_call_has_its_security_and_its_problems(portal: LivePortal) -> None:
     with portal.client() as client:
         described = client.get("/api/openapi.json").json()

@@ -212,10 +212,28 @@ def test_results_are_searched_and_turned_over(portal: LivePortal, runtime: Runti
         first = client.get(f"/requests/{name}/results").text
         last = part(client, f"/requests/{name}/results?page=99")
         found = part(client, f"/requests/{name}/results?find=l+07")
-    assert "Page 1 of 3" in first
+    assert "1 to 50 of 120" in first
+    assert "101 to 120 of 120" in last
     assert "119.csv" in last
     assert found.count('aria-label="Download') == 12
     assert "12 found" in found
+
+
+def test_a_few_results_have_no_last_page_of_their_own(portal: LivePortal, runtime: Runtime) -> None:
+    names = {count: submitted(runtime) for count in (60, 61)}
+    for count, name in names.items():
+        for number in range(count):
+            put_result(runtime, name, "L", f"{number:03d}.csv", f"{number}".encode())
+        set_row(runtime, name, state=RequestState.COMPLETE, outputs=count, delivered=count)
+    with portal.browser() as client:
+        all_on_one = part(client, f"/requests/{names[60]}/results")
+        first = part(client, f"/requests/{names[61]}/results")
+        last = part(client, f"/requests/{names[61]}/results?page=2")
+    assert all_on_one.count('aria-label="Download') == 60
+    assert "Pages of results" not in all_on_one
+    assert first.count('aria-label="Download') == 50
+    assert last.count('aria-label="Download') == 11
+    assert "51 to 61 of 61" in last
 
 
 def test_a_picture_is_drawn_and_kept_by_the_browser(

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from portal.app import CONTENT_SECURITY_POLICY
-from portal.serving.quantities import duration_text, size_text, unit_text
+from portal.serving.pages import parts_text
+from portal.serving.quantities import duration_text, place_text, size_text, unit_text
 from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
@@ -146,3 +147,16 @@ def test_units_have_raised_powers(units: str, text: str) -> None:
 )
 def test_sizes_read_as_people_say_them(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("latitude", "longitude", "text"),
+    [(56.6, -4.6, "56.6° N, 4.6° W"), (-33.25, 151, "33.25° S, 151° E"), (0, 0, "0° N, 0° E")],
+)
+def test_places_have_their_hemispheres(latitude: float, longitude: float, text: str) -> None:
+    assert place_text(latitude, longitude) == text
+
+
+def test_names_break_between_their_parts_alone() -> None:
+    assert parts_text("MCD15A2.005/Lai_1km") == "MCD15A2.<wbr>005/<wbr>Lai_<wbr>1km"
+    assert parts_text("a_<b>") == "a_&lt;b&gt;"
