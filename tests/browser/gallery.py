@@ -594,7 +594,7 @@ STATES: dict[str, tuple[State, ...]] = {
 
 @contextmanager
 def browsing(
-    browser: Browser, world: World, theme: Theme, width: int
+    browser: Browser, world: World, theme: Theme, width: int, *, by_finger: bool = False
 ) -> Iterator[Callable[[State], Page]]:
     """Yield what opens a state and returns its page; who opens it keeps one browser."""
     contexts: dict[Who, BrowserContext] = {}
@@ -602,7 +602,9 @@ def browsing(
     def opened(state: State) -> Page:
         if state.who not in contexts:
             made = browser.new_context(
-                viewport=ViewportSize(width=width, height=900), color_scheme=theme
+                viewport=ViewportSize(width=width, height=900),
+                color_scheme=theme,
+                has_touch=by_finger,
             )
             made.set_default_timeout(30_000)
             contexts[state.who] = made

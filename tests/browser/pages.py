@@ -75,6 +75,39 @@ RUN = """async () => {
 }"""
 
 
+# What is operated by itself is 44 pixels high and 24 wide; a link among other words is as the words
+# are (WCAG 2.2, 2.5.8 with its exception for what stands in a sentence, and 2.5.5 for heights).
+# What a chart links to is in the table beside it, too.
+SMALL = """() => {
+  const OWN = "a[href], button, select, textarea, summary, [role=button], input:not([type=hidden])";
+  const seen = (node) => !node.disabled && !node.closest(".visually-hidden, .skip, [inert], svg")
+    && node.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+  const said = (node) => node.textContent.trim().replace(/\\s+/g, " ");
+  const among = (node) => {
+    let block = node.parentElement;
+    while (getComputedStyle(block).display === "inline") block = block.parentElement;
+    let words = said(block).length;
+    for (const link of block.querySelectorAll("a")) words -= said(link).length;
+    return getComputedStyle(node).display === "inline" && words > 3;
+  };
+  const small = [];
+  for (const node of [...document.querySelectorAll(OWN)].filter(seen)) {
+    const ticks = node.matches("[type=checkbox], [type=radio]") && node.labels[0];
+    const { width, height } = (ticks || node).getBoundingClientRect();
+    if (width <= 1 || height <= 1 || (height > 43.5 && width >= 24) || among(node)) continue;
+    const text = node.getAttribute("aria-label") ?? (said(node) || node.id);
+    const size = `${Math.round(width)} x ${Math.round(height)} pixels`;
+    small.push(`${node.tagName} ${text.trim().slice(0, 30)} is ${size}`);
+  }
+  return small;
+}"""
+
+
+def small_targets(page: Page) -> list[str]:
+    """Say what of a page is too small for a finger that operates it."""
+    return [f"{page.url}: {one}" for one in page.evaluate(SMALL)]
+
+
 def misfits(page: Page) -> list[str]:
     """Say what of a page is wider than its window, hard to read, or has the name of another."""
     over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

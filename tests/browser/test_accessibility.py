@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.gallery import STATES, State, Theme, World, browsing, world
-from tests.browser.pages import faults
+from tests.browser.pages import faults, misfits, small_targets
 
 pytestmark = pytest.mark.browser
 
@@ -48,5 +48,24 @@ def test_no_page_has_a_fault_in_any_state(opened: Callable[[State], Page], part:
     for state in STATES[part]:
         page = opened(state)
         found += [f"{state.name}: {fault}" for fault in faults(page)]
+        page.close()
+    assert found == []
+
+
+@pytest.fixture(scope="module")
+def opened_on_a_phone(chromium: Browser, seen: World) -> Iterator[Callable[[State], Page]]:
+    with browsing(chromium, seen, "light", 360, by_finger=True) as opening:
+        yield opening
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("part", STATES)
+def test_nothing_is_too_small_for_a_finger_in_any_state(
+    opened_on_a_phone: Callable[[State], Page], part: str
+) -> None:
+    found = []
+    for state in STATES[part]:
+        page = opened_on_a_phone(state)
+        found += [f"{state.name}: {one}" for one in (*small_targets(page), *misfits(page))]
         page.close()
     assert found == []
