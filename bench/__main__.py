@@ -54,6 +54,10 @@ MEASUREMENTS = {
         what="a fleet in an engine, from 0 to 200 workers and back, in simulated time [--seed 1]",
         modules=("bench.engines",),
     ),
+    "images": Measurement(
+        what="images of roles: sizes, requests over them, a worker's start [--base NAME]",
+        modules=("bench.images",),
+    ),
     "slow": Measurement(
         what="a fleet with slow machines under each monitor [--plot docs/slow-machines.svg]",
         modules=("bench.slow_machines",),

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +70,7 @@ class Hosts:
     runtime: Runtime
     url: str
     running: dict[str, Child] = field(default_factory=dict)
+    words: dict[str, list[str]] = field(default_factory=dict)  # that start each container
     requests: list[str] = field(default_factory=list)
     token: str = ""
 
@@ -138,15 +140,25 @@ def main() -> int:
         folder = Path(name)
         folder.chmod(0o755)  # the user of the containers reads the archive
         subprocess.run([SWATHMILL, "sample", str(folder / "archive")], check=True)
-        hosts = start(shlex.split(given.engine), shlex.split(given.run_options), folder, stack)
+        hosts = prepared(shlex.split(given.engine), shlex.split(given.run_options), folder, stack)
+        start(hosts, CONTAINERS)
         push_package(hosts, folder)
         kill(hosts)
         restart_each(hosts)
         return report(hosts)
 
 
-def start(engine: list[str], more: list[str], folder: Path, stack: ExitStack) -> Hosts:
-    """Start servers and containers, and wait until all are ready."""
+def prepared(
+    engine: list[str],
+    more: list[str],
+    folder: Path,
+    stack: ExitStack,
+    images: Mapping[str, str] | None = None,
+) -> Hosts:
+    """Start the servers, and return what starts each container.
+
+    `images` are those of services that have another than docker-compose.yml names.
+    """
     azurite = AzuriteServer.on_free_ports(
         folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
     )
@@ -179,15 +191,21 @@ def start(engine: list[str], more: list[str], folder: Path, stack: ExitStack) ->
         # A host of its own: its name is one, and so are all its volumes.
         options = [*more, "--hostname", name, *options_of(service, container)]
         stack.callback(remove, engine, container)
-        named = ("--detach", "--name", container)
-        do(engine, "run", *named, *options, service["image"], *service["command"])
-    until(lambda: all(map(hosts.ready, CONTAINERS)), "all are ready")
-    until(lambda: bool(hosts.acting()), "a manager acts")
-    for name in CONTAINERS:
-        check_confined(engine, hosts.container(name))
-    words = ("exec", hosts.container("portal"), "swathmill", "sign-in", OWNER, "--token")
-    hosts.token = do(engine, *words).strip()
+        image = (images or {}).get(what, service["image"])
+        hosts.words[name] = ["--name", container, *options, image, *service["command"]]
     return hosts
+
+
+def start(hosts: Hosts, names: Collection[str]) -> None:
+    """Start containers, the portal and a manager among them, and wait until all are ready."""
+    for name in names:
+        do(hosts.engine, "run", "--detach", *hosts.words[name])
+    until(lambda: all(map(hosts.ready, names)), "all are ready")
+    until(lambda: bool(hosts.acting()), "a manager acts")
+    for name in names:
+        check_confined(hosts.engine, hosts.container(name))
+    words = ("exec", hosts.container("portal"), "swathmill", "sign-in", OWNER, "--token")
+    hosts.token = do(hosts.engine, *words).strip()
 
 
 def stop_servers(hosts: Hosts) -> None:

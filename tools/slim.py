@@ -1,11 +1,14 @@
 """Take out of an environment what the image of a role does without: `slim.py ROLE SITE_PACKAGES`.
 
-`infra/roles.txt` names the packages. Of those that stay it takes out their own tests, headers for
-compilers, parts of Arrow that nothing here opens (Flight, Substrait, its own S3), and of botocore
-all services but S3 and the one that gives its keys.
+`infra/roles.txt` names the packages. Of those that stay it takes out their own tests, sources and
+headers for compilers, stubs for type checkers, parts of Arrow that nothing here opens (Flight, its
+own S3, copies of a library for linkers), and of botocore all services but S3 and the one that gives
+its keys. Where `strip` is, as in the stage of the image that builds, compiled code loses its
+symbols for debuggers.
 """
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -15,10 +18,13 @@ from pathlib import Path
 ROLES = Path(__file__).parents[1] / "infra" / "roles.txt"
 _TOOLS = ("pip", "setuptools", "wheel")
 _PARTS = (
-    *("pyarrow/include", "pyarrow/_flight.*", "pyarrow/libarrow_flight.*", "pyarrow/_s3fs.*"),
-    *("pyarrow/libarrow_s3.*", "pyarrow/_substrait.*", "pyarrow/libarrow_substrait.*"),
-    *("numpy/_core/include", "scipy/**/*.pxd", "pyarrow/**/*.pxd", "pyarrow/**/*.pyx"),
+    *("pyarrow/include", "pyarrow/src", "pyarrow/_flight.*", "pyarrow/libarrow_flight.*"),
+    *("pyarrow/libarrow_python_flight.*", "pyarrow/_s3fs.*", "pyarrow/libarrow_s3.*"),
+    # Python loads `.so.2600`; wheels hold no links, so these are whole copies of it.
+    *("pyarrow/libarrow_python*.so", "pyarrow/libarrow_python*.so.*.*.*"),
+    *("numpy/_core/include", "numpy/f2py"),
 )
+_SUFFIXES = frozenset((".a", ".c", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx"))
 _SERVICES = ("s3", "sts", "sso", "sso-oidc")
 
 
@@ -47,9 +53,26 @@ def parts(site: Path) -> Iterator[Path]:
     for pattern in _PARTS:
         yield from site.glob(pattern)
     yield from (path for path in site.glob("**/tests") if path.is_dir())
+    yield from (path for path in site.glob("**/*.*") if path.suffix in _SUFFIXES)
     for service in site.glob("botocore/data/*/"):
         if service.name not in _SERVICES:
             yield service
+
+
+def strip_symbols(site: Path) -> None:
+    """Take symbols for debuggers out of compiled code, if `strip` is here.
+
+    Files are replaced, not written: other environments may have links to them.
+    """
+    program = shutil.which("strip")
+    compiled = [path for path in site.glob("**/*.so*") if path.is_file()] if program else []
+    for path in compiled:
+        new = path.with_name(f"{path.name}.stripped")
+        done = subprocess.run([str(program), "--strip-unneeded", "-o", new, path], check=False)
+        if done.returncode == 0:
+            new.replace(path)
+        else:  # what strip does not know stays as it is
+            new.unlink(missing_ok=True)
 
 
 def slim(role: str, site: Path) -> None:
@@ -61,6 +84,7 @@ def slim(role: str, site: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+    strip_symbols(site)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ param name string = 'swathmill'
 @minLength(1)
 param image string
 
-@description('Image of the workers, made of the same recipe with `--target worker`; empty: the one above. It is half as large, so a new replica starts sooner.')
+@description('Image of the workers, made of the same recipe with `--target worker`; empty: the one above, as where workers run uploaded packages themselves (mostRunners 0). It is half as large, so a new replica starts sooner.')
 param workerImage string = ''
 
 @description('Image of the reduction pool, with `--target runner`; empty: the one above.')
@@ -294,7 +294,7 @@ module apps 'apps.bicep' = {
     sources: sources
     leastWorkers: leastWorkers
     mostWorkers: mostWorkers
-    workerImage: empty(workerImage) ? image : workerImage
+    workerImage: empty(workerImage) || mostRunners == 0 ? image : workerImage
     runnerImage: empty(runnerImage) ? image : runnerImage
     workersAsJobs: workersAsJobs
     workerPlaces: workerPlaces

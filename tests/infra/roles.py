@@ -37,15 +37,19 @@ NOT_CALLED = {
     "runner": _LIBRARY | {"uv", "pyarrow"},
 }
 _STORES = {"adlfs", "s3fs", "opentelemetry-exporter-otlp-proto-http"}
+# What packages that stay require, and no process of the service imports: Celery's own command.
+NOT_IMPORTED = {"click-repl", "prompt-toolkit", "wcwidth"}
+# Programs that a role starts, which none of its modules imports.
+SCRIPTS = {"worker": "worker/packages"}
 # What is opened by name: stores of archives, by fsspec; parts of uvicorn; a reader of forms.
 FOUND_BY_NAME = {
     "portal": _STORES | {"uvloop", "httptools", "python-multipart", "typer", "rich"},
     "manager": _STORES,
-    "worker": _STORES | {"scipy"},
+    "worker": _STORES,
     "runner": {"scipy"},
 }
-"""The portal's image has the command `swathmill`, too; packages run where `scipy` is
-(docs/reductions.md), and shipped ones import it."""
+"""The portal's image has the command `swathmill`, too. Packages of others may import scipy
+(docs/reductions.md); they run in the pool, where there is one."""
 
 
 # What a package needs depends on the patch version, too; the first needs most.
@@ -111,17 +115,25 @@ def _providers() -> dict[str, list[str]]:
 def needed(role: str) -> frozenset[str]:
     """Return the packages that a role's modules import, with all that these depend on."""
     tops = frozenset[str]().union(*reached(PROGRAMS[role]).values())
+    tops |= _of_scripts(role)
     tops = tops - sys.stdlib_module_names - NOT_CALLED[role]
     ahead = [name for top in tops for name in _providers().get(top, ())]
     ahead += FOUND_BY_NAME[role]
     found: set[str] = set()
     while ahead:
         name, _, extra = ahead.pop().partition("[")
-        if f"{name}[{extra}" in found or name not in locked():
+        if f"{name}[{extra}" in found or name not in locked() - NOT_IMPORTED:
             continue
         found |= {name, f"{name}[{extra}"}
         ahead += _requires(name, extra.rstrip("]"))
     return frozenset(name for name in found if "[" not in name)
+
+
+def _of_scripts(role: str) -> frozenset[str]:
+    """Return what the programs import that a role starts by their files."""
+    folder = SCRIPTS.get(role)
+    files = sorted((ROOT / folder).glob("**/*.py")) if folder else []
+    return frozenset(name.partition(".")[0] for path in files for name in imported(path, path.name))
 
 
 def _requires(name: str, extra: str) -> Iterator[str]:

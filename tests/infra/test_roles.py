@@ -1,6 +1,8 @@
 """The image of a role has all that its program imports, and what it leaves out is known."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -47,14 +49,20 @@ def test_each_module_of_a_role_is_imported_without_what_is_left_out(role: str) -
         text=True,
         cwd=ROOT,
         check=True,
-        timeout=120,
+        timeout=600,
     )
 
 
 def test_what_packages_of_others_may_import_is_where_they_run() -> None:
-    for role in ("worker", "runner"):
-        kept = locked() - {*left_out(role)}
-        assert {"numpy", "scipy", "rasterio", "pyproj", "shapely", "h5py", "netcdf4"} <= kept
+    """docs/reductions.md names them; a worker without a pool has the image of all."""
+    kept = locked() - {*left_out("runner")}
+    assert {"numpy", "scipy", "rasterio", "pyproj", "shapely", "h5py", "netcdf4"} <= kept
+
+
+def test_shipped_packages_run_where_workers_do() -> None:
+    kept = locked() - {*left_out("worker")}
+    assert {"numpy", "rasterio", "pyproj", "shapely", "exactextract", "pyarrow", "netcdf4"} <= kept
+    assert "scipy" not in kept  # 100 MB, for two functions (worker/packages/series/shared)
 
 
 @pytest.mark.parametrize("role", PROGRAMS)
@@ -102,6 +110,31 @@ def test_a_package_goes_with_its_bytecode_and_others_stay(tmp_path: Path) -> Non
     ]
     assert not (root / "bin" / "program").exists()
     assert (tmp_path / "elsewhere").exists()  # nothing outside the environment is touched
+
+
+ARROW = ("", ".csv", ".compute", ".parquet")
+
+
+def test_what_is_taken_out_of_a_package_that_stays_is_not_missed(tmp_path: Path) -> None:
+    """Arrow's libraries need one another, even where nothing here opens one of them."""
+    here = Path(str(metadata.distribution("pyarrow").locate_file("")))
+    shutil.copytree(here / "pyarrow", tmp_path / "pyarrow", copy_function=os.link)
+    before = sorted((path, path.read_bytes()) for path in (here / "pyarrow").glob("_csv.*.so"))
+    slim.slim("worker", tmp_path)
+    named = "; ".join(f"import pyarrow{part}" for part in ARROW)
+    told = subprocess.run(
+        [sys.executable, "-c", f"{named}; print(pyarrow.__file__)"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.stdout.strip() == str(tmp_path / "pyarrow" / "__init__.py"), told.stderr
+    # Symbols are taken out of copies: the files may be links of another environment's.
+    assert before == [(path, path.read_bytes()) for path, _ in before]
+    if shutil.which("strip") is not None:
+        after = [(tmp_path / "pyarrow" / path.name).stat().st_size for path, _ in before]
+        assert sum(after) < sum(len(content) for _, content in before)
 
 
 def test_no_role_is_no_role(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ runtimeClassName: {{ . }}
 {{- end }}
 containers:
   - name: {{ .name }}
-    image: {{ include "swathmill.image" (dict "root" $root "role" .role) }}
+    {{- $runsPackages := and (eq .role "worker") (or .place (not $root.Values.reductions.replicas)) }}
+    image: {{ include "swathmill.image" (dict "root" $root "role" (empty $runsPackages | ternary .role "")) }}
     command: [python, -P, -m, {{ .module }}]
     envFrom:
       {{- if eq .role "reductions" }}

@@ -2,8 +2,9 @@
 
 The values are interpolated linearly to every `step` days of the group's window, between the first
 and the last value of the pixel, and smoothed by a filter of Savitzky and Golay (1964), Analytical
-Chemistry 36, 1627-1639, by scipy.signal.savgol_filter: `length` steps, an odd number, and
-polynomials of `order`. Bands: every step. NaN before the first and after the last value, and where
+Chemistry 36, 1627-1639, as scipy.signal.savgol_filter does: `length` steps, an odd number, and
+polynomials of `order`; the first and last half lengths are on the polynomial of the first and last
+`length` steps. Bands: every step. NaN before the first and after the last value, and where
 there are fewer steps than `length` between them.
 """
 
@@ -12,7 +13,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from scipy.signal import savgol_filter
 
 sys.path.insert(0, str(Path(__file__).parent))
 from series import raster, read_group, refuse
@@ -30,7 +30,22 @@ def smoothed(
     for begin, many in np.unique(np.stack([first, number])[:, number >= length], axis=1).T:
         alike = (first == begin) & (number == many)
         part = filled[begin : begin + many, alike]
-        found[begin : begin + many, alike] = savgol_filter(part, length, order, axis=0)
+        found[begin : begin + many, alike] = filtered(part, length, order)
+    return found
+
+
+def filtered(values: np.ndarray, length: int, order: int) -> np.ndarray:
+    """Return values smoothed along the first axis by polynomials fitted to `length` of them."""
+    half = length // 2
+    place = np.arange(-half, half + 1) / half
+    basis, _ = np.linalg.qr(np.vander(place, order + 1))
+    fitted = basis @ basis.T  # from the values of a window to its polynomial's
+    found = np.zeros_like(values)
+    inner = found[half : len(values) - half]
+    for first, share in enumerate(fitted[half]):
+        inner += share * values[first : first + len(inner)]
+    found[:half] = fitted[:half] @ values[:length]
+    found[len(values) - half :] = fitted[half + 1 :] @ values[-length:]
     return found
 
 

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from scipy.special import stdtr
 
 sys.path.insert(0, str(Path(__file__).parent))
 from series import raster, read_group
+from student import two_sided
 
 BANDS = ["change per year", "p", "standard error of the change per year", "values"]
 
@@ -32,7 +32,7 @@ def fit(values: np.ndarray, years: np.ndarray, least: float) -> np.ndarray:
         slope = (time_off * known_off).sum(axis=0) / spread
         rest = ((known_off - slope * time_off) ** 2).sum(axis=0)
         error = np.sqrt(np.maximum(rest, 0.0) / (number - 2) / spread)
-        p = 2 * stdtr(number - 2, -np.abs(slope / error))
+        p = two_sided(slope / error, number - 2)
     found = np.stack([slope, p, error, number])
     found[:3, (number < least) | (spread == 0)] = np.nan
     return found
