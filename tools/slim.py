@@ -8,6 +8,7 @@ symbols for debuggers.
 """
 
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ _PARTS = (
     *("pyarrow/libarrow_python*.so", "pyarrow/libarrow_python*.so.*.*.*"),
     *("numpy/_core/include", "numpy/f2py"),
 )
+_PAGE = 4096
 _SUFFIXES = frozenset((".a", ".c", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx"))
 _SERVICES = ("s3", "sts", "sso", "sso-oidc")
 
@@ -62,17 +64,35 @@ def parts(site: Path) -> Iterator[Path]:
 def strip_symbols(site: Path) -> None:
     """Take symbols for debuggers out of compiled code, if `strip` is here.
 
-    Files are replaced, not written: other environments may have links to them.
+    Files are replaced, not written: other environments may have links to them. Of some libraries
+    that were patched for their wheels `strip` makes what cannot be loaded; these stay as they are.
     """
     program = shutil.which("strip")
     compiled = [path for path in site.glob("**/*.so*") if path.is_file()] if program else []
     for path in compiled:
         new = path.with_name(f"{path.name}.stripped")
         done = subprocess.run([str(program), "--strip-unneeded", "-o", new, path], check=False)
-        if done.returncode == 0:
+        if done.returncode == 0 and can_be_loaded(new):
             new.replace(path)
-        else:  # what strip does not know stays as it is
+        else:
             new.unlink(missing_ok=True)
+
+
+def can_be_loaded(library: Path) -> bool:
+    """Tell whether each segment of an ELF file of 64 bits that is loaded begins as its page does.
+
+    See elf(5): the program headers, of type PT_LOAD.
+    """
+    content = library.read_bytes()
+    if content[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian
+        return False
+    (first,) = struct.unpack_from("<Q", content, 32)
+    length, number = struct.unpack_from("<HH", content, 54)
+    for place in range(first, first + length * number, length):
+        kind, _, offset, address = struct.unpack_from("<IIQQ", content, place)
+        if kind == 1 and (address - offset) % _PAGE:
+            return False
+    return True
 
 
 def slim(role: str, site: Path) -> None:

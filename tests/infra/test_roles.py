@@ -116,20 +116,23 @@ ARROW = ("", ".csv", ".compute", ".parquet")
 
 
 def test_what_is_taken_out_of_a_package_that_stays_is_not_missed(tmp_path: Path) -> None:
-    """Arrow's libraries need one another, even where nothing here opens one of them."""
+    """Arrow's libraries need one another; numpy's were patched, and `strip` may spoil them."""
     here = Path(str(metadata.distribution("pyarrow").locate_file("")))
-    shutil.copytree(here / "pyarrow", tmp_path / "pyarrow", copy_function=os.link)
+    for folder in ("pyarrow", "numpy", "numpy.libs"):
+        if (here / folder).exists():
+            shutil.copytree(here / folder, tmp_path / folder, copy_function=os.link)
     before = sorted((path, path.read_bytes()) for path in (here / "pyarrow").glob("_csv.*.so"))
     slim.slim("worker", tmp_path)
-    named = "; ".join(f"import pyarrow{part}" for part in ARROW)
+    named = "; ".join(["import numpy", *(f"import pyarrow{part}" for part in ARROW)])
     told = subprocess.run(
-        [sys.executable, "-c", f"{named}; print(pyarrow.__file__)"],
+        [sys.executable, "-c", f"{named}; print(numpy.__file__, pyarrow.__file__)"],
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert told.stdout.strip() == str(tmp_path / "pyarrow" / "__init__.py"), told.stderr
+    own = [str(tmp_path / name / "__init__.py") for name in ("numpy", "pyarrow")]
+    assert told.stdout.split() == own, told.stderr
     # Symbols are taken out of copies: the files may be links of another environment's.
     assert before == [(path, path.read_bytes()) for path, _ in before]
     if shutil.which("strip") is not None:
