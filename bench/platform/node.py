@@ -77,9 +77,17 @@ class Deployment:
 
 def _imported_bytes() -> int:
     folders = {Path(one).resolve() for one in sys.path[1:] if Path(one).is_dir()}
-    outer = [one for one in folders if not any(other in one.parents for other in folders)]
-    files = (file for folder in outer for file in folder.rglob("*"))
+    # Packages within a folder of the standard library are imported only where that is said, too.
+    files = {
+        file
+        for folder in folders
+        for file in folder.rglob("*")
+        if not _APART.intersection(file.relative_to(folder).parts)
+    }
     return sum(file.stat().st_size for file in files if file.is_file() and not file.is_symlink())
+
+
+_APART = {"site-packages", "dist-packages"}
 
 
 def popped(redis: Redis, key: str, seconds: int) -> bytes | None:

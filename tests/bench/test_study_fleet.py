@@ -17,6 +17,7 @@ from bench.platform.clients import OneCall
 from bench.platform.engines import ByHand, opened
 from bench.platform.fleet import Fleet, gathered
 from bench.platform.instances import Kind, Nodes, ScaleSet, Step, lives, measure_instances
+from bench.platform.node import Deployment
 from bench.platform.rates import Point
 from bench.platform.report import settings
 from swathmill.commands.fleet.container_apps import ContainerAppsJob
@@ -107,6 +108,23 @@ def test_a_node_needs_what_the_image_of_a_worker_has_alone() -> None:
     assert {"clients", "node"} <= seen
     packed = zipfile.ZipFile(io.BytesIO(fleet_module._packed())).namelist()
     assert {f"bench/platform/{name}.py" for name in seen} <= set(packed)
+
+
+def test_the_bytes_of_a_deployment_are_those_that_its_python_imports_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages of another Python that lie within a folder count only where they are on the path."""
+    library, packages = tmp_path / "lib", tmp_path / "lib" / "site-packages"
+    (packages / "numpy").mkdir(parents=True)
+    (library / "os.py").write_bytes(bytes(10))
+    (packages / "numpy" / "core.py").write_bytes(bytes(100))
+
+    def found(*folders: Path) -> int:
+        monkeypatch.setattr("sys.path", ["/", *map(str, folders)])
+        with Deployment().open(0) as steps:
+            return next(steps)()
+
+    assert (found(library), found(library, packages), found(library, library)) == (10, 110, 10)
 
 
 @pytest.mark.proof
