@@ -21,6 +21,7 @@ from swathmill.errors import ArgumentError
 from tests.infra import roles
 
 LOCAL = "local"
+OWN = "swathmill"
 _ROOT = Path(__file__).parents[2]
 _COPIED = 'mkdir "$1" && cp -R "$0/." "$1" && home=$1 && shift && PYTHONPATH=$home exec "$@"'
 
@@ -70,8 +71,8 @@ class Processes:
             return [sys.executable, "-c", BOOT, self.url, self.study]
         base = getattr(sys, "_base_executable", sys.executable)
         boot = f"import {self.program};{BOOT}" if self.program else BOOT
-        # -S: nothing of the machine's own packages is there, as in an image.
-        node = [base, "-S", "-c", boot, self.url, self.study]
+        # Nothing of the machine's own packages (-S) or of this folder (-P) is there.
+        node = [base, "-S", "-P", "-c", boot, self.url, self.study]
         return ["sh", "-c", _COPIED, str(self.deployment), str(copy), *node]
 
 
@@ -126,15 +127,20 @@ def opened(text: str, url: str, study: str, say: Callable[[str], None]) -> Itera
 def deployed(role: str, folder: Path) -> Path:
     """Copy the packages of a role's image, and our own, from this environment into a folder."""
     folder.mkdir()
-    kept = roles.locked().difference(roles.left_out(role))
+    kept = roles.locked().difference(roles.left_out(role)) | {OWN}
     for found in metadata.distributions():
         if roles.normal(found.metadata["Name"]) not in kept:
             continue
+        own = found.metadata["Name"] == OWN
         for file in found.files or ():
+            if own and not file.parts[0].endswith(".dist-info"):
+                continue  # our packages come from the checkout
             if ".." not in file.parts and (source := Path(str(found.locate_file(file)))).is_file():
                 target = folder / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
-    for own in sorted(roles.OURS):
-        shutil.copytree(_ROOT / own, folder / own, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in sorted(roles.OURS):
+        shutil.copytree(
+            _ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
     return folder

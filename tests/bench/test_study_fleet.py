@@ -2,6 +2,7 @@
 
 import io
 import os
+import subprocess
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from redis import Redis
 from bench.platform import fleet as fleet_module
 from bench.platform.clients import Call as OneMachine
 from bench.platform.clients import OneCall
-from bench.platform.engines import ByHand, opened
+from bench.platform.engines import ByHand, Processes, opened
 from bench.platform.fleet import Fleet, gathered
 from bench.platform.instances import Kind, Nodes, ScaleSet, Step, lives, measure_instances
 from bench.platform.node import Deployment
@@ -127,19 +128,29 @@ def test_the_bytes_of_a_deployment_are_those_that_its_python_imports_from(
     assert (found(library), found(library, packages), found(library, library)) == (10, 110, 10)
 
 
+def test_a_node_of_a_role_imports_from_its_copy_alone(tmp_path: Path) -> None:
+    """Our packages are in the folder where the test runs, too, and numpy is in its environment."""
+    (tmp_path / "image" / "tasks").mkdir(parents=True)
+    (tmp_path / "image" / "tasks" / "__init__.py").write_text("numpy = 'numpy'")
+    says = "sys,tasks,importlib.util as u;print(tasks.__file__,u.find_spec(tasks.numpy));sys.exit()"
+    node = Processes("url", "study", tmp_path, tmp_path / "image", program=says)
+    said = subprocess.check_output(node._command(tmp_path / "copy"), text=True)
+    assert said.split() == [str(tmp_path / "copy" / "tasks" / "__init__.py"), "None"]
+
+
 @pytest.mark.proof
 @pytest.mark.integration
 @pytest.mark.slow
 def test_a_role_starts_from_a_copy_of_its_packages(redis_server: str) -> None:
-    """Each node has copied the runner's packages and imports nothing else; its life is timed."""
+    """Each node has copied the portal's packages and imports nothing else; its life is timed."""
     with (
         Redis.from_url(redis_server) as redis,
-        opened("local:runner", redis_server, "role", silent) as engine,
+        opened("local:portal", redis_server, "role", silent) as engine,
     ):
-        kind = Nodes(name="runner", new=lambda: Fleet(redis=redis, study="role", engine=engine))
+        kind = Nodes(name="portal", new=lambda: Fleet(redis=redis, study="role", engine=engine))
         points = list(measure_instances([kind], 1, patience=300.0))
         assert engine.there() == []
-    assert [one.operation for one in points] == ["run, runner", "add, runner", "delete, runner"]
+    assert [one.operation for one in points] == ["run, portal", "add, portal", "delete, portal"]
     assert not any(call.failure for one in points for call in one.calls)
     assert points[0].size > 50e6
 
