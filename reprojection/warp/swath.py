@@ -41,7 +41,7 @@ _CAP = 4.0
 _SAMPLED_LINES = 32
 _SAMPLED_COLUMNS = 170
 _BLOCK_COLUMNS = 32  # as in kernels/csrc/swath.h
-_TILE = 128  # targets along the side of a block in C
+_TILE = 256  # targets along the side of a block in C
 _STRIPS = 8  # strips per thread, if the grid is large enough
 
 

@@ -18,7 +18,8 @@ from reprojection.read.completeness import Completeness, Missing, of_parts
 from reprojection.read.description import Description, Provenance
 from reprojection.read.raster import Pixels, Raster
 from reprojection.write.joined_lineage import LineageJoiner
-from reprojection.write.write import open_raster
+from reprojection.write.sizes import WHOLE_BYTES
+from reprojection.write.write import Opened, open_raster, write_result, write_stripes
 
 _SNAP = 1e-3  # pixels by which a cell may be off the region's lattice
 _ROWS_AT_ONCE = 256
@@ -126,24 +127,40 @@ def _stored(path: Path) -> _Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """Cells that lie beside one another as one raster, whose rows are read when they are asked for.
+    """A raster whose rows are read when they are asked for.
 
-    `about` is the raster, whose pixels take no memory and mean nothing.
+    `about` is the raster, whose pixels take no memory and mean nothing. `rows` reads the pixels of
+    the rows from one to before another, shape (bands, rows, width).
     """
 
     about: Raster
-    _cells: Sequence["_Placed"]
-    _clip: Polygon | MultiPolygon | None
+    rows: Callable[[int, int], Pixels]
 
     def whole(self) -> Raster:
         """Return the raster with its pixels."""
         return replace(self.about, data=self.rows(0, self.about.grid.height))
 
-    def rows(self, start: int, stop: int) -> Pixels:
-        """Read the pixels of some rows, shape (bands, stop - start, width)."""
+
+def write_joined(raster: Joined, path: Path) -> tuple[Opened, float]:
+    """Write a raster from memory, or a larger one stripe by stripe, as `write_result` does."""
+    if raster.about.data.nbytes <= WHOLE_BYTES:
+        return write_result(raster.whole(), path)
+    return write_stripes(raster.about, raster.rows, path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """Rows of cells that lie beside one another, cut out with a polygon."""
+
+    about: Raster
+    cells: Sequence["_Placed"]
+    clip: Polygon | MultiPolygon | None
+
+    def __call__(self, start: int, stop: int) -> Pixels:
+        """Read the pixels of some rows."""
         data, about = None, self.about
         shape = (stop - start, about.grid.width)
-        for one in self._cells:
+        for one in self.cells:
             first, last = max(start, one.rows.start), min(stop, one.rows.stop)
             if first >= last:
                 continue
@@ -156,8 +173,8 @@ class Joined:
             data[:, first - start : last - start, one.cols] = part
         if data is None:
             data = _empty(about, shape)
-        if self._clip is not None:
-            _cut(data, about, start, self._clip)
+        if self.clip is not None:
+            _cut(data, about, start, self.clip)
         return data
 
 
@@ -220,7 +237,7 @@ def _joined(
     said = first.model_copy(update={"provenance": provenance, "notes": notes})
     nothing = np.broadcast_to(np.zeros((), dtype), (len(first.bands), *grid.shape))
     about = replace(Raster.of(said, nothing, nodata, grid), completeness=completeness)
-    return Joined(about=about, _cells=placed, _clip=clip)
+    return Joined(about=about, rows=_Rows(about=about, cells=placed, clip=clip))
 
 
 def _check_numbers(count: int, dtype: np.dtype[np.generic], nodata: float | int | None) -> None:

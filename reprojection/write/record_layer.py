@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from shapely import MultiPolygon, Polygon
 
 from reprojection.errors import ChoiceRefusedError
@@ -12,9 +14,10 @@ from reprojection.grid.grids import Grid
 from reprojection.read.cf import cf_units
 from reprojection.read.completeness import Missing, of_parts
 from reprojection.read.description import Provenance, RecordOf
-from reprojection.read.raster import Raster
+from reprojection.read.raster import Pixels, Raster
 from reprojection.records import sensor_of
-from reprojection.write.mosaic import mosaic, together
+from reprojection.write.mosaic import Joined, joined, together
+from reprojection.write.sizes import TILE
 from reprojection.write.write import open_raster
 
 _SPELT = {
@@ -36,59 +39,77 @@ def record_mosaic(
     absent: int = 0,
     missing: Sequence[Missing] = (),
     unnamed: int = 0,
-) -> Raster:
-    """Assemble cells of a record's layer and date; of several sensors a pixel is their mean.
+) -> Joined:
+    """Join cells of a record's layer and date; of several sensors a pixel is their mean.
 
-    `named` are the record, its layer and the layer's units; the others as of `mosaic`. The mean is
-    of the sensors that have a value at the pixel, each counted once.
+    `named` are the record, its layer and the layer's units; the others as of `joined`. The mean is
+    of the sensors that have a value at the pixel, each counted once. No pixel is read yet.
 
     Raises:
-        ChoiceRefusedError: as `mosaic`, for another unit, or for a mean of what has none.
+        ChoiceRefusedError: as `joined`, for another unit, or for a mean of what has none.
     """
     opened = [open_raster(path) for path in cell_paths]
     of: dict[str, list[Path]] = {}
     for one in opened:
         of.setdefault(one.said.provenance.product, []).append(one.path)
-    made = [
-        as_record(mosaic(paths, grid, clip, clip_text=clip_text), *named) for paths in of.values()
-    ]
+    sensors = [joined(paths, grid, clip, clip_text=clip_text) for paths in of.values()]
+    made = [replace(one, about=as_record(one.about, *named)) for one in sensors]
     whole = of_parts([one.said.completeness for one in opened], absent, missing, unnamed)
-    return replace(_mean(made, clip_text), completeness=whole)
+    mean = _mean(made, clip_text)
+    return replace(mean, about=replace(mean.about, completeness=whole))
 
 
-def _mean(rasters: Sequence[Raster], clip_text: str) -> Raster:
+def _mean(sensors: Sequence[Joined], clip_text: str) -> Joined:
     """Return the mean of rasters of several sensors, as one raster of all of them."""
+    rasters = [one.about for one in sensors]
     first = rasters[0]
     if len(rasters) == 1:
-        return first
+        return sensors[0]
     if any(one.kind != "continuous" or len(one.bands) > 1 for one in rasters):
         raise ChoiceRefusedError("sensors have a mean of single bands of continuous values alone")
-    total = np.zeros(first.data.shape, np.float64)
-    count = np.zeros(first.data.shape, np.uint8)
-    for one in rasters:
-        there = one.valid()[np.newaxis]
-        total[there] += one.data[there].astype(np.float64) * one.scale + one.offset
-        count += there
-    with np.errstate(invalid="ignore", divide="ignore"):
-        data = (total / count).astype(np.float32)  # 0/0 is NaN: no sensor has a value
     said = [one.provenance for one in rasters]
-    sensors = [one.record.sensor for one in said if one.record is not None]
-    joined = replace(
+    names = [one.record.sensor for one in said if one.record is not None]
+    provenance = replace(
         together(said, clip_text),
         product=", ".join(one.product for one in said),
         collection=", ".join(one.collection for one in said),
         record=said[0].record
-        and replace(said[0].record, sensor=", ".join(sensors), sensors=len(sensors)),
+        and replace(said[0].record, sensor=", ".join(names), sensors=len(names)),
     )
-    return replace(
+    about = replace(
         first,
-        data=data,
+        data=np.broadcast_to(np.zeros((), np.float32), first.data.shape),
         nodata=float("nan"),
         scale=1.0,
         offset=0.0,
-        provenance=joined,
+        provenance=provenance,
         notes=tuple(sorted({note for one in rasters for note in one.notes})),
     )
+    return Joined(about=about, rows=partial(_mean_rows, sensors))
+
+
+def _mean_rows(sensors: Sequence[Joined], start: int, stop: int) -> Pixels:
+    """Return the mean of some rows of several sensors; NaN where none has a value."""
+    data = np.empty((1, stop - start, sensors[0].about.grid.width), np.float32)
+    for first in range(start, stop, TILE):  # what is summed up takes six times as much memory
+        last = min(first + TILE, stop)
+        data[:, first - start : last - start] = _mean_at_once(sensors, first, last)
+    return data
+
+
+def _mean_at_once(sensors: Sequence[Joined], start: int, stop: int) -> npt.NDArray[np.float64]:
+    shape = (1, stop - start, sensors[0].about.grid.width)
+    total, count = np.zeros(shape, np.float64), np.zeros(shape, np.uint8)
+    for one in sensors:
+        part = replace(one.about, data=one.rows(start, stop))
+        there = part.valid()[np.newaxis]
+        values = part.data.astype(np.float64)
+        values *= part.scale
+        values += part.offset
+        np.add(total, values, out=total, where=there)
+        count += there
+    with np.errstate(invalid="ignore"):
+        return np.divide(total, count, out=total)  # 0/0 is NaN
 
 
 def as_record(raster: Raster, record: str, layer: str, units: str) -> Raster:

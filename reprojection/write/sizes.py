@@ -12,3 +12,6 @@ STRIPE_BYTES = 1 << 26
 
 STRIPES = 3
 """As much memory as so many stripes is taken while one is written."""
+
+MEAN_BYTES = 24
+"""Bytes that each pixel of a row of tiles takes besides while a mean of sensors is made."""

@@ -9,7 +9,7 @@ it; packages say what they need (`admission.py`).
 from collections.abc import Iterator
 
 from reprojection.grid.grids import Grid
-from reprojection.write.sizes import STRIPES, TILE, WHOLE_BYTES
+from reprojection.write.sizes import MEAN_BYTES, STRIPES, TILE, WHOLE_BYTES
 from tasks.errors import RequestRefusedError
 from tasks.request.resolved import ResolvedRequest
 from tasks.settings import Settings
@@ -34,7 +34,13 @@ def _largest(resolved: ResolvedRequest) -> Grid:
 def _pixel(resolved: ResolvedRequest) -> tuple[int, int, bool]:
     """Return the bytes of a pixel, the bands, and whether stored values are asked for."""
     stored = all(layer.units == "stored" for one in resolved.products for layer in one.layers)
+    stored = stored and not _has_mean(resolved)
     return (2 if stored else 4), 1 + len(resolved.request.extra_bands), stored  # int16, float32
+
+
+def _has_mean(resolved: ResolvedRequest) -> bool:
+    """Tell whether a raster is the mean of several sensors, in float32 whatever they store."""
+    return any(one.choice.part is not None and one.choice.part.is_mean for one in resolved.products)
 
 
 def _raster_bytes(resolved: ResolvedRequest, grid: Grid) -> int:
@@ -42,14 +48,15 @@ def _raster_bytes(resolved: ResolvedRequest, grid: Grid) -> int:
 
     All bands of a raster have one type. Beside them are their overviews, a third of them, or
     before that the copy of one band of floats that is ordered for its quartiles. A large raster
-    of cells is never in memory as a whole, unless it is the mean of several sensors.
+    of cells is never in memory as a whole.
     """
     size, bands, stored = _pixel(resolved)
     beside = bands / 3 if stored else max(1.0, bands / 3)
     needed = grid.pixels * size * (bands + beside)
-    if all(one.choice.part is None for one in resolved.products):
-        most = WHOLE_BYTES * (1 + beside / bands)
-        needed = min(needed, max(most, STRIPES * grid.width * TILE * size * bands))
+    most = WHOLE_BYTES * (1 + beside / bands)
+    needed = min(needed, max(most, STRIPES * grid.width * TILE * size * bands))
+    if _has_mean(resolved):
+        needed += MEAN_BYTES * grid.width * min(TILE, grid.height)
     return int(needed)
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from shapely import MultiPolygon, Polygon, from_geojson
 
 from reprojection.read.raster import Raster
-from reprojection.write.mosaic import Joined, joined, mosaic_of_cell
+from reprojection.write.mosaic import Joined, joined, mosaic_of_cell, write_joined
 from reprojection.write.record_layer import record_mosaic
 from reprojection.write.sensor_overlap import SeenCell, write_overlap
-from reprojection.write.sizes import WHOLE_BYTES
 from reprojection.write.stac import item_of
-from reprojection.write.write import Opened, write_result, write_stripes
+from reprojection.write.write import Opened, write_result
 from tasks.bag.categories import Category
 from tasks.bag.model import ArtifactFile
 from tasks.bag.spec import MosaicSpec, OverlapSpec, RasterSpec
@@ -35,7 +34,7 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
         )
     context.tell(0.5, f"assembling {len(paths)} cells")
     without = without_file(spec, fetched)
-    assemble: Callable[..., Raster | Joined] = joined
+    assemble: Callable[..., Joined] = joined
     if (of := spec.record) is not None:
         assemble = partial(record_mosaic, named=(of.record, of.layer, of.units))
     raster = assemble(
@@ -47,8 +46,6 @@ def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
         missing=(*missing_of(spec), *without),
         unnamed=unnamed_of(spec),
     )
-    if isinstance(raster, Joined) and raster.about.data.nbytes <= WHOLE_BYTES:
-        raster = raster.whole()
     return _stored(raster, spec.name, context, keep=False)
 
 
@@ -69,7 +66,7 @@ def _stored(
     if isinstance(raster, Raster):
         made, share = write_result(raster, image)
     else:
-        made, share = write_stripes(raster.about, raster.rows, image)
+        made, share = write_joined(raster, image)
     write_item(made, item)
     context.tell(0.9, f"storing {name}")
     return (

@@ -65,21 +65,24 @@ EXPORT CLONES void sw_unit(const double *lat, const double *lon, int64_t step, i
     }
 }
 
-CLONES void find_meridians(const double *lon, int64_t n, const Meridians *m)
+CLONES void find_circles(const double *degrees, int64_t step, int64_t n, double most,
+                         const Circles *of)
 {
-    Meridians to = *m;
+    Circles to = *of;
     for (int64_t i = 0; i < n; i++) {
-        sincos_degrees(lon[i], &to.sine[i], &to.cosine[i]);
-        to.miss[i] = fabs(lon[i]) <= 360.0 ? 0.0 : NAN;
+        double at = degrees[i * step];
+        sincos_degrees(at, &to.sine[i], &to.cosine[i]);
+        to.miss[i] = fabs(at) <= most ? 0.0 : NAN;
     }
 }
 
-CLONES void along_parallel(double lat, const Meridians *m, int64_t first, int64_t n, double *x,
-                           double *y, double *z)
+CLONES void along_parallel(const Circles *parallels, int64_t line, const Circles *meridians,
+                           int64_t first, int64_t n, double *x, double *y, double *z)
 {
-    const double *sines = m->sine + first, *cosines = m->cosine + first, *misses = m->miss + first;
-    double sine, cosine, bad = fabs(lat) <= 90.0 ? 0.0 : NAN;
-    sincos_degrees(lat, &sine, &cosine);
+    const double *sines = meridians->sine + first, *cosines = meridians->cosine + first;
+    const double *misses = meridians->miss + first;
+    double sine = parallels->sine[line], cosine = parallels->cosine[line];
+    double bad = parallels->miss[line];
     for (int64_t i = 0; i < n; i++) {
         double miss = misses[i] + bad;
         x[i] = cosine * cosines[i] + miss;
@@ -428,7 +431,9 @@ static View look_at(const Targets *t, const Reach *reach, const Part *p, Scratch
     double x[TILE], y[TILE], z[TILE], lons[TILE];
     float u[TILE], v[TILE], h[TILE];
     double sines[TILE], cosines[TILE], misses[TILE];
-    const Meridians meridians = {sines, cosines, misses};
+    double own_sine, own_cosine, own_miss;
+    const Circles meridians = {sines, cosines, misses};
+    const Circles parallel = {&own_sine, &own_cosine, &own_miss};
     for (int64_t r = 0; r < height; r++) {
         int64_t seen = r < p->r1 - p->r0 ? across : 0;
         if (seen) {
@@ -441,8 +446,9 @@ static View look_at(const Targets *t, const Reach *reach, const Part *p, Scratch
                 sw_unit(lat, lon, 1, across, x, y, z);
             else {
                 if (r == 0 || t->lon_row != 0)
-                    find_meridians(lon, across, &meridians);
-                along_parallel(lat[0], &meridians, 0, across, x, y, z);
+                    find_circles(lon, 1, across, MOST_LON, &meridians);
+                find_circles(lat, 1, 1, MOST_LAT, &parallel);
+                along_parallel(&parallel, 0, &meridians, 0, across, x, y, z);
             }
             look(&w, x, y, z, across, u, v, h);
             widen_view(u, across, &low[0], &high[0]);

@@ -6,7 +6,7 @@
 
 #define BLOCK_COLS 32
 #define BLOCK_ROWS_MAX 64
-#define TILE 128 /* targets along the side of a block */
+#define TILE 256 /* targets along the side of a block */
 #define SPLIT_POINTS 400000 /* candidates beyond which a block of targets is halved */
 /* Targets are searched eight at once, two rows of four. */
 #define GROUP_ROWS 2
@@ -59,17 +59,22 @@ typedef struct {
 void sw_unit(const double *lat, const double *lon, int64_t step, int64_t n, double *x, double *y,
              double *z);
 
-/* Sines and cosines of meridians, in arrays of the caller's; `miss` is NaN where there is none. */
+/* Sines and cosines of meridians or parallels, in arrays of the caller's; `miss` is NaN where there
+ * is none. */
 typedef struct {
     double *sine, *cosine, *miss;
-} Meridians;
+} Circles;
 
-void find_meridians(const double *lon, int64_t n, const Meridians *m);
+#define MOST_LAT 90.0
+#define MOST_LON 360.0
 
-/* What `sw_unit` gives for n points of one latitude, with the sines of their longitudes at hand,
- * from the meridian `first` on. */
-void along_parallel(double lat, const Meridians *m, int64_t first, int64_t n, double *x, double *y,
-                    double *z);
+/* The circles of n latitudes or longitudes, each `step` elements after the one before, which exist
+ * up to `most` degrees. */
+void find_circles(const double *degrees, int64_t step, int64_t n, double most, const Circles *of);
+
+/* What `sw_unit` gives for n points of the parallel `line`, from the meridian `first` on. */
+void along_parallel(const Circles *parallels, int64_t line, const Circles *meridians, int64_t first,
+                    int64_t n, double *x, double *y, double *z);
 
 /* Make room for n elements; 0 when there is no memory. */
 int grow(void *array, int64_t n, size_t size);

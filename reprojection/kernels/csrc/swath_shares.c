@@ -21,7 +21,7 @@ typedef struct {
     Entries entries;
     int32_t *local; /* the entry that each corner of a pixel's squares sees, or -1 */
     double *x, *y, *z; /* of those corners */
-    Meridians meridians; /* of all corners, if each line of them has the same; else NULL */
+    Circles meridians, parallels; /* of all corners, if each line of them has the same; else NULL */
 } Table;
 
 typedef struct {
@@ -281,7 +281,8 @@ CLONES static void share_pixel(Table *t, const double *lat, const double *lon, c
         const double *row_lat = p->lat + r * p->lat_row + left * p->lat_col;
         const double *row_lon = p->lon + r * p->lon_row + left * p->lon_col;
         if (t->meridians.sine)
-            along_parallel(*row_lat, &t->meridians, left, width, t->x + at, t->y + at, t->z + at);
+            along_parallel(&t->parallels, r, &t->meridians, left, width, t->x + at, t->y + at,
+                           t->z + at);
         else
             sw_unit(row_lat, row_lon, p->lat_col, width, t->x + at, t->y + at, t->z + at);
     }
@@ -307,10 +308,11 @@ EXPORT int64_t sw_shares(const double *lat, const double *lon, const double *cor
     while (slots < 2 * most)
         slots *= 2;
     int64_t same = lat_col == 0 && lon_row == 0 && lon_col == 1 ? p.width : 0;
+    int64_t tall = same ? lines + 1 : 0;
     Table t = {.mask = slots - 1};
     t.slots = calloc((size_t)slots, sizeof *t.slots);
     t.local = malloc((size_t)most * 2 * sizeof *t.local);
-    double *numbers = malloc((size_t)(most * 9 + same * 3) * sizeof *numbers);
+    double *numbers = malloc((size_t)(most * 9 + (same + tall) * 3) * sizeof *numbers);
     if (t.slots && t.local && numbers) {
         Entries *e = &t.entries;
         e->id = t.local + most;
@@ -319,8 +321,11 @@ EXPORT int64_t sw_shares(const double *lat, const double *lon, const double *cor
             *arrays[k] = numbers + k * most;
         if (same) {
             double *sines = numbers + 9 * most;
-            t.meridians = (Meridians){sines, sines + same, sines + 2 * same};
-            find_meridians(corner_lon, same, &t.meridians);
+            t.meridians = (Circles){sines, sines + same, sines + 2 * same};
+            find_circles(corner_lon, 1, same, MOST_LON, &t.meridians);
+            sines += 3 * same;
+            t.parallels = (Circles){sines, sines + tall, sines + 2 * tall};
+            find_circles(corner_lat, lat_row, tall, MOST_LAT, &t.parallels);
         }
         for (int64_t top = 0, bottom; top < lines; top = bottom) {
             int64_t row = (begun + top) / per;

@@ -155,11 +155,56 @@ INLINE void store_bytes(void *p, Shorts a, int is_unsigned) {
 }
 
 INLINE int all_zero(Lanes a) { return _mm256_testz_si256((__m256i)a, (__m256i)a); }
+#endif
 
-/* Segments along one source row with less than a source pixel per pixel: their halves lie in eight
-   pixels each, so that one shuffle makes sixteen. HALVES segments at a time. */
+/* Segments along one source row with less than a source pixel per pixel, HALVES at a time: their
+   sixteen pixels lie in as many neighbours, which one permutation picks from; without it their
+   halves lie in eight pixels each, so that one shuffle makes sixteen. */
 #undef HALVES
 #define HALVES 4
+#if LANES == 16
+typedef struct {
+    int32_t start[HALVES];
+    __m256i picks[HALVES];
+} Halves;
+
+/* Of segments that begin with pixels `number`, 16 further on, and so on; starts count from `col`. */
+INLINE void halves_of(Halves *halves, double start, double step, int64_t number, int64_t col) {
+    const __m512 reach = _mm512_mul_ps(_mm512_loadu_ps(PLACES), _mm512_set1_ps((float)step));
+    const __m256d half = _mm256_set1_pd((double)(number + SEGMENT / 2));
+    const __m256d numbers =
+        _mm256_add_pd(half, _mm256_setr_pd(0.0, SEGMENT, 2.0 * SEGMENT, 3.0 * SEGMENT));
+    const __m256d middle =
+        _mm256_add_pd(_mm256_set1_pd(start), _mm256_mul_pd(_mm256_set1_pd(step), numbers));
+    const __m256d base = _mm256_sub_pd(_mm256_floor_pd(middle), _mm256_set1_pd(BIAS));
+    const __m128 local = _mm256_cvtpd_ps(_mm256_sub_pd(middle, base));
+    const __m128i from = _mm256_cvttpd_epi32(_mm256_sub_pd(base, _mm256_set1_pd((double)col)));
+    const __m128i first = _mm_cvttps_epi32(
+        _mm_add_ps(local, _mm_mul_ps(_mm_set1_ps(PLACES[0]), _mm_set1_ps((float)step))));
+    float locals[HALVES];
+    _mm_storeu_ps(locals, local);
+    _mm_storeu_si128((void *)halves->start, _mm_add_epi32(from, first));
+#pragma GCC unroll 4
+    for (int s = 0; s < HALVES; s++) {
+        const __m256i whole = _mm512_cvtepi32_epi16(
+            _mm512_cvttps_epi32(_mm512_add_ps(_mm512_set1_ps(locals[s]), reach)));
+        halves->picks[s] =
+            _mm256_sub_epi16(whole, _mm256_broadcastw_epi16(_mm256_castsi256_si128(whole)));
+    }
+}
+
+INLINE void halves16(void *out, const int16_t *p, const Halves *halves, int s) {
+    const __m256i pixels = _mm256_loadu_si256((const void *)(p + halves->start[s]));
+    _mm256_storeu_si256(out, _mm256_permutexvar_epi16(halves->picks[s], pixels));
+}
+
+INLINE void halves8(void *out, const uint8_t *p, const Halves *halves, int s) {
+    const __m256i pixels =
+        _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)(p + halves->start[s])));
+    _mm_storeu_si128(out,
+                     _mm256_cvtepi16_epi8(_mm256_permutexvar_epi16(halves->picks[s], pixels)));
+}
+#else
 typedef struct {
     int32_t start[2][HALVES];
     __m256i picks[HALVES];

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import date
@@ -26,9 +26,9 @@ from reprojection.read.lineage import (
     WindowRecord,
 )
 from reprojection.reproject import keep_granules
-from reprojection.write.mosaic import mosaic
+from reprojection.write.mosaic import Joined, joined, write_joined
 from reprojection.write.record_layer import record_mosaic
-from reprojection.write.write import Opened, open_raster, write_cog
+from reprojection.write.write import Opened, open_raster
 from swathmill.commands.remake.differences import differences
 from swathmill.commands.remake.materials import CannotRemakeError, find_granules, find_packages
 from tasks.bag.spec import GridSpec, GroupSpec, Input, ReduceSpec
@@ -151,12 +151,13 @@ class _Workshop:
             shutil.copyfile(part, to)
             return to
         clip = self._lineage.region if self._lineage.clipped else ""
-        assemble = mosaic
+        assemble: Callable[..., Joined] = joined
         if (record := self._said.provenance.record) is not None:
             named = record.record, record.layer, self._said.units
             assemble = partial(record_mosaic, named=named)
         raster = assemble(parts, self._said.grid.grid(), clip=read_clip(clip), clip_text=clip)
-        write_cog(replace(raster, completeness=self._said.completeness), to)
+        about = replace(raster.about, completeness=self._said.completeness)
+        write_joined(replace(raster, about=about), to)
         return to
 
     def _parts(self) -> list[Path]:

@@ -13,9 +13,12 @@ from reprojection.explain.explain import explain
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import Completeness, Missing
 from reprojection.read.description import Band, Provenance, SourceGranule
-from reprojection.read.raster import Raster
+from reprojection.read.raster import Pixels, Raster
+from reprojection.write import mosaic, write
 from reprojection.write.cube import write_cube
+from reprojection.write.mosaic import write_joined
 from reprojection.write.record_layer import as_record, record_mosaic
+from reprojection.write.sizes import TILE
 from reprojection.write.stac import stac_item
 from reprojection.write.write import write_cog
 
@@ -74,7 +77,10 @@ def test_a_mean_is_of_the_sensors_with_a_value_at_the_pixel(tmp_path: Path) -> N
         write_cog(replace(one, data=np.tile(np.array(values, np.float32), (1, 4, 1))), paths[-1])
     lacks = Missing(what="MYD15A2H", why="not in the archive")
     named = "leaf-area-8day", "Lai", "1"
-    found = record_mosaic(paths, MODIS.grid, named, absent=2, missing=[lacks])
+    rows = record_mosaic(paths, MODIS.grid, named, absent=2, missing=[lacks])
+    assert rows.about.data.strides == (0, 0, 0)  # no pixel is in memory
+    np.testing.assert_array_equal(rows.rows(1, 3)[0, 1], [1.5, 2.0, 3.0, np.nan])
+    found = rows.whole()
     np.testing.assert_array_equal(found.data[0, 0], [1.5, 2.0, 3.0, np.nan])
     assert found.completeness == Completeness(share=0.5, missing=(lacks,))
     said = found.provenance
@@ -90,6 +96,38 @@ def test_a_mean_is_of_the_sensors_with_a_value_at_the_pixel(tmp_path: Path) -> N
         write_cog(replace(one, kind="class", units=""), path)
     with pytest.raises(ChoiceRefusedError, match="single bands of continuous values"):
         record_mosaic(paths, MODIS.grid, named)
+
+
+def test_a_mean_by_stripes_is_that_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(4)
+    values = random.normal(3, 1, (2, 1100, 40)).astype(np.float32)
+    values[random.random(values.shape) < 0.3] = np.nan
+    grid = replace(MODIS.grid, width=40, height=1100)
+    paths = []
+    for one, plane in zip((MODIS, VIIRS), values, strict=True):
+        paths.append(tmp_path / f"{one.provenance.product}.tif")
+        write_cog(replace(one, data=plane[np.newaxis], grid=grid), paths[-1])
+    mean = record_mosaic(paths, grid, ("leaf-area-8day", "Lai", "1"))
+    write_joined(mean, tmp_path / "whole.tif")
+    monkeypatch.setattr(mosaic, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(write, "STRIPE_BYTES", 0)
+    asked: list[int] = []
+    rows = mean.rows
+
+    def counted(start: int, stop: int) -> Pixels:
+        asked.append(stop - start)
+        return rows(start, stop)
+
+    write_joined(replace(mean, rows=counted), tmp_path / "striped.tif")
+    assert max(asked) == TILE
+    with rasterio.open(tmp_path / "striped.tif") as file:
+        written = file.read(1)
+    with np.errstate(invalid="ignore"):
+        exact = np.nansum(values.astype(float), axis=0) / (~np.isnan(values)).sum(axis=0)
+    np.testing.assert_array_equal(written, exact.astype(np.float32))
+    assert (tmp_path / "striped.tif").read_bytes() == (tmp_path / "whole.tif").read_bytes()
 
 
 def test_layers_of_products_alone_do_not_join(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reprojection.write.sizes import STRIPES
+from reprojection.write.sizes import MEAN_BYTES, STRIPES
 from tasks.errors import RequestRefusedError
 from tasks.request import memory
 from tasks.request.checks import check_request
@@ -20,6 +20,7 @@ PLAIN: dict[str, Any] = {
     "time": {"start": "2012-01-01", "end": "2012-04-30"},
     "grid": {"crs": "EPSG:4326", "resolution": 0.01},
 }
+LEAF = {"record": "leaf-area-8day", "layers": ["Lai"]}
 
 
 def document(**changes: Any) -> Request:
@@ -307,10 +308,20 @@ def test_memory_is_told_before_it_is_exceeded() -> None:
         check_request(resolved, Settings(attempt_memory_gb=0.99 * needed))
 
 
-def test_a_large_raster_takes_the_memory_of_its_stripes() -> None:
-    """Whatever its height, for it is written stripe by stripe."""
-    large = document(grid={"crs": "EPSG:4326", "resolution": 0.0001}, units="stored")
-    stripes = (memory.OWN_BYTES + STRIPES * 512 * 140_000 * 2) / 1e9
+@pytest.mark.parametrize(
+    ("changes", "pixel"),
+    [
+        ({"units": "stored"}, STRIPES * 2),
+        ({"products": [LEAF]}, STRIPES * 4),
+        ({"products": [{**LEAF, "overlap": "mean"}]}, STRIPES * 4 + MEAN_BYTES),
+    ],
+)
+def test_a_large_raster_takes_the_memory_of_its_stripes(
+    changes: dict[str, Any], pixel: int
+) -> None:
+    """Whatever its height, for it is written stripe by stripe; one of a record's, too."""
+    large = document(grid={"crs": "EPSG:4326", "resolution": 0.0001}, **changes)
+    stripes = (memory.OWN_BYTES + pixel * 512 * 140_000) / 1e9
     limits = Settings(max_pixels=10**11, attempt_memory_gb=1.001 * stripes)
     assert resolve(large).target.grid.pixels == 140_000 * 80_000
     check_request(resolve(large), limits)
