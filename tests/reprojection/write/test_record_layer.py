@@ -57,7 +57,7 @@ def test_a_cube_joins_sensors_and_says_which(tmp_path: Path) -> None:
         assert list(cube["sensor"][:]) == ["Terra MODIS", "Suomi NPP VIIRS"]
         assert cube["Lai"].units == "1"
         assert cube.title == "leaf-area-8day Lai"
-        assert "MOD15A2H collection 61, VNP15A2H collection 2" in cube.source
+        assert "MOD15A2H.061, VNP15A2H.002" in cube.source
     with rasterio.open(paths[0]) as image:
         tags = image.tags(1)
         assert (tags["RECORD"], tags["LAYER"]) == ("leaf-area-8day", "Lai")
