@@ -6,12 +6,13 @@
 A request of N ready tasks runs on a fleet; each call of the store takes 8 ms of simulated time, as
 in Azure, and a partition that has had 2,000 rows read and written in a second refuses further
 calls. Each worker is a host of its own, each task has two inputs that hosts hold, and tasks are
-sent to the hosts of their inputs first, as in a stack. After twenty seconds somebody else submits a
-request of ten tasks. Measured are the manager's processor time per task in steady state (the
-harness's own is taken off), its memory above what it had before, the calls that were refused, how
-often a task ran where its inputs are, and the simulated time until the small request's first and
-last task start. `--fleet N` has N of 300,000 tasks end on 10,000 workers that beat every 5 seconds,
-as they do as shipped, or on each of the numbers of `--workers`.
+sent to the hosts of their inputs first, as in a stack. Later somebody else submits a request of ten
+tasks: after twenty seconds, and on large fleets once slots come free evenly. Measured are the
+manager's processor time per task in steady state (the harness's own is taken off), its memory above
+what it had before, the calls that were refused, how often a task ran where its inputs are, and the
+simulated time until the small request's first and last task start. `--fleet N` has N of 300,000
+tasks end on 10,000 workers that beat every 5 seconds, as they do as shipped, or on each of the
+numbers of `--workers`.
 """
 
 import argparse
@@ -47,11 +48,12 @@ from tasks.requests import request_operations, request_table
 from tasks.requests.plan import Plan, PlannedTask
 from tasks.service.memory_runtime import memory_runtime
 from tasks.storage.clock import ManualClock
+from tasks.storage.queues import FIRST
 from tasks.storage.store import Delete, Row
 
 LATENCY = 0.008  # seconds of one call
 LIMIT = 2000  # rows of a partition in a second
-SMALL_AT = 20.0
+SMALL_AT = 20.0  # seconds, and no sooner than two tasks take: the first ones end together
 OUT = Path(__file__).parent / "out" / "scale.json"
 
 
@@ -93,6 +95,7 @@ class Fleet:
     beat: float
     rng: random.Random = field(default_factory=lambda: random.Random(1))
     messages: deque[str] = field(default_factory=deque)
+    ahead: deque[str] = field(default_factory=deque)  # taken before all else
     own: dict[str, deque[str]] = field(default_factory=dict)  # messages to one host
     spent: float = 0.0  # processor time of the harness
 
@@ -119,11 +122,22 @@ class Fleet:
         self.spent += time.process_time() - began
 
     def send(self, keys: Sequence[str], host: str = "") -> None:
-        """Take a message, to all or to one host."""
-        to = self.own.setdefault(host, deque()) if host.startswith("w") else self.messages
+        """Take a message: to all, to all before what is kept for hosts, or to one host."""
+        shared = {"": self.messages, FIRST: self.ahead}.get(host)
+        to = self.own.setdefault(host, deque()) if shared is None else shared
         to.extend(keys)
 
+    def recall(self) -> list[str]:
+        """Give back all messages that no slot has taken."""
+        queues = (self.ahead, *self.own.values(), self.messages)
+        found = [key for queue in queues for key in queue]
+        for queue in queues:
+            queue.clear()
+        return found
+
     def _start(self, now: float) -> None:
+        while self.ahead and self.idle:
+            self._start_on(self.ahead, now, next(iter(self.idle)))
         for host in [host for host, keys in self.own.items() if keys]:
             self._start_on(self.own[host], now, int(host[1:]))
         while self.messages and self.idle:
@@ -319,6 +333,7 @@ class Run:
         self.fleet = self.store.fleet = Fleet(self.store, number, 2, seconds, beat)
         self.runtime: Runtime = replace(memory_runtime(clock), store=self.store)
         self.options = ManagerOptions(heartbeat=beat, lease=6 * beat)
+        self.small_at = max(SMALL_AT, 2 * seconds)
         self.result = Result(tasks=tasks, workers=number)
         row = request_table.RequestRow(
             id=BIG,
@@ -338,7 +353,15 @@ class Run:
         gc.collect()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         found, clock, fleet = self.result, self.store.clock, self.fleet
-        manager = Manager(self.runtime, self.options, _plan, fleet.send, 1, send_to=fleet.send)
+        manager = Manager(
+            self.runtime,
+            self.options,
+            _plan,
+            fleet.send,
+            1,
+            send_to=fleet.send,
+            recall=fleet.recall,
+        )
         choosing = self._watch(manager)
         began = time.process_time()
         manager.tick()
@@ -352,7 +375,7 @@ class Run:
                 self.runtime.wakeups.publish(key)
             fleet.wakeups.clear()
             now = clock.monotonic()
-            if not submitted and now - start >= SMALL_AT:
+            if not submitted and now - start >= self.small_at:
                 submitted = now
                 request_operations.submit(
                     self.runtime, "other", _document("small"), request_id="small"

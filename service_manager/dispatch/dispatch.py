@@ -48,6 +48,11 @@ _PART = 32  # of what a request has left: a batch takes no more of a slot's shar
 _FINISHING = (Phase.AGGREGATION, Phase.REDUCTION)
 _DOUBLINGS = 3  # of the time before a message is sent again
 
+Unread = Mapping[str, Sequence[tuple[str, str]]]
+"""By request, ranges of keys that were not read: behind the first, up to the second."""
+BEHIND_ALL = "g"
+"""Behind all keys, which are of hexadecimal digits."""
+
 
 @dataclass(slots=True)
 class _Sent:
@@ -270,26 +275,33 @@ class Dispatch:
         self,
         shard: str,
         found: Mapping[str, ReadyMarker],
-        until: Mapping[str, str] | None = None,
+        unread: Unread | None = None,
         more: Collection[str] | None = None,
     ) -> None:
         """Make the ready tasks of a shard those that a sweep found.
 
-        `found` has the markers by key. Of requests in `until`, only the tasks up to that key were
-        read; of those in `more`, which else are the same, more is to be read.
+        `found` has the markers by key. Of requests in `unread` not all was read; of those in
+        `more`, which else are the same, more is to be read.
         """
-        read = until or {}
+        left = unread or {}
         gone = [
             key
             for key, task in self._tasks.items()
-            if key[0] == shard and key not in found and not key > read.get(task.sponsor, "g")
+            if key[0] == shard
+            and key not in found
+            and not any(after < key <= end for after, end in left.get(task.sponsor, ()))
         ]
         for key in gone:
             self.remove(key)
         for marker in found.values():
             self._find(marker, marker.request)
-        for sponsor in read if more is None else more:
+        for sponsor in left if more is None else more:
             self._ready.setdefault(sponsor, _Ready()).more = True
+
+    def sendable(self, cache: ManagerCache) -> Callable[[ReadyMarker], bool]:
+        """Return what tells whether a task may be sent now, but for the limit of its owner."""
+        allowance = self._allowance(cache)
+        return lambda marker: allowance.passes(Need.of(marker.task_class))
 
     def _forget(self, sponsor: str) -> None:
         ready = self._ready[sponsor]

@@ -3,16 +3,13 @@
 Every place has a dispatch of its own, with its own slots, messages, batches and order: what waits
 at one holds up nothing at another. Limits of operators, connections to archive hosts and room for
 packages are of the whole fleet. Without places there is one dispatch, which has everything.
-
-Of one request with more than some thousand ready tasks in a shard, tasks are read in order of key:
-those behind many that wait for a place without workers wait with them.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from service_manager.dispatch.dispatch import Dispatch
+from service_manager.dispatch.dispatch import Dispatch, Unread
 from service_manager.dispatch.manager_cache import ManagerCache
 from tasks.bag.model import Phase
 from tasks.bag.task_rows import ReadyMarker
@@ -148,15 +145,23 @@ class FleetDispatch:
             one.feed(sponsor, mine, more=more and (bool(mine) or len(self.places) == 1))
 
     def reconcile(
-        self, shard: str, found: Mapping[str, ReadyMarker], until: Mapping[str, str] | None = None
+        self, shard: str, found: Mapping[str, ReadyMarker], unread: Unread | None = None
     ) -> None:
         """Make the ready tasks of a shard those that a sweep found."""
         if len(self.places) == 1:
-            self.places[""].reconcile(shard, found, until)
+            self.places[""].reconcile(shard, found, unread)
             return
         for one, mine in self._by_place(found.values()):
-            more = {marker.request for marker in mine} & (until or {}).keys()
-            one.reconcile(shard, {marker.key: marker for marker in mine}, until, more)
+            more = {marker.request for marker in mine} & (unread or {}).keys()
+            one.reconcile(shard, {marker.key: marker for marker in mine}, unread, more)
+
+    def sendable(self, cache: ManagerCache) -> Callable[[ReadyMarker], bool]:
+        """Return what tells whether a task may be sent now, but for the limit of its owner."""
+        takes = {
+            place: one.sendable(view) if view.slots or not place else _nothing
+            for place, (one, view) in zip(self.places, self._views(cache), strict=True)
+        }
+        return lambda marker: takes[self._work.of(marker.task_class)](marker)
 
     def choose(self, cache: ManagerCache, now: float) -> list[tuple[str, ...]]:
         """Choose the batches to send now.
@@ -197,6 +202,10 @@ class FleetDispatch:
         some = list(keys)
         for one in self:
             one.unsend(some)
+
+
+def _nothing(_marker: ReadyMarker) -> bool:
+    return False
 
 
 def _together(queues: Iterable[list[HostQueue]]) -> list[HostQueue]:

@@ -1,10 +1,10 @@
 """The sweep: reads a shard's markers and events, and so makes up for lost wake-ups."""
 
-import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from service_manager.dispatch.dispatch import BEHIND_ALL, Unread
 from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
 from tasks.bag.runtime import Runtime
@@ -14,6 +14,7 @@ from tasks.bag.task_table import TaskTable
 
 AT_REST = 10  # periods between two sweeps while there is nothing to make up for
 _PAGE = 1000  # ready tasks of one request and shard read in a sweep
+_BEHIND = 16  # pages at most read at once behind one of which nothing may be sent
 
 
 @dataclass
@@ -35,6 +36,8 @@ class Sweep:
         self._dispatch = dispatch
         self._period = period
         self._swept = dict.fromkeys(SHARDS, -math.inf)
+        # By shard and request, where to read on behind what waits and may not be sent.
+        self._behind: dict[str, dict[str, ReadyMarker]] = {number: {} for number in SHARDS}
 
     def due(self) -> str | None:
         """Return the shard whose turn it is, if one is due."""
@@ -46,10 +49,10 @@ class Sweep:
     def run(self, shard: str) -> Swept:
         """Read a shard's markers. Raises StoreError; it is due again then."""
         now = self._runtime.clock.monotonic()
-        ready, until = self._ready(shard)
+        ready, unread = self._ready(shard)
         running, later = self._runtime.tasks.begun(shard)
         has_events = bool(self._runtime.tasks.events(shard, limit=1))
-        self._dispatch.reconcile(shard, ready, until)
+        self._dispatch.reconcile(shard, ready, unread)
         self._reconcile(shard, _watched(running, now))
         self._swept[shard] = now
         return Swept(later=[(one.due, one.key) for one in later], has_events=has_events)
@@ -57,31 +60,79 @@ class Sweep:
     def feed(self, request: str) -> None:
         """Read more of a large request's ready tasks, some of each shard. Raises StoreError.
 
-        They are read in order of key, and those of the lowest ranks are remembered.
+        They are read in order of key, and those of the lowest ranks are remembered. Behind tasks
+        of which none may be sent now, it is read on.
         """
         limit = max(_PAGE, self._dispatch.most // len(SHARDS) + self._dispatch.wide)
-        shards = [self._runtime.tasks.ready(shard, limit, request) for shard in SHARDS]
-        more = any(len(found) == limit for found in shards)
-        self._dispatch.feed(request, itertools.chain.from_iterable(shards), more=more)
+        found: list[ReadyMarker] = []
+        more = False
+        for shard in SHARDS:
+            page = self._runtime.tasks.ready(shard, limit, request)
+            found += page
+            if len(page) == limit:
+                behind, _, ends = self._read_behind(shard, page, limit)
+                found += behind
+                more = more or not ends
+        self._dispatch.feed(request, found, more=more)
 
-    def _ready(self, shard: str) -> tuple[dict[str, ReadyMarker], dict[str, str]]:
-        """Read a shard's ready tasks by key, and the last key read of large requests.
+    def _ready(self, shard: str) -> tuple[dict[str, ReadyMarker], Unread]:
+        """Read a shard's ready tasks by key, and say what was not read of large requests.
 
-        Of a large request only the first tasks are read.
+        Of a large request the first tasks are read, and if none of these may be sent now, some
+        behind them.
         """
         found: dict[str, ReadyMarker] = {}
-        until: dict[str, str] = {}
+        unread: dict[str, list[tuple[str, str]]] = {}
         last: ReadyMarker | None = None
         skip = False  # all of its request
         while True:
             page = self._runtime.tasks.ready(shard, _PAGE, after=last, skip=skip)
             found |= {marker.key: marker for marker in page}
             if len(page) < _PAGE:
-                return found, until
+                break
             last = page[-1]
             skip = page[0].request == last.request
             if skip:
-                until[last.request] = last.key
+                behind, since, ends = self._read_behind(shard, page, _PAGE)
+                found |= {marker.key: marker for marker in behind}
+                unread[last.request] = [(last.key, since.key)]
+                if not ends:
+                    unread[last.request].append(((behind or page)[-1].key, BEHIND_ALL))
+        behind_of = self._behind[shard]
+        self._behind[shard] = {name: at for name, at in behind_of.items() if name in unread}
+        return found, unread
+
+    def _read_behind(
+        self, shard: str, first: Sequence[ReadyMarker], limit: int
+    ) -> tuple[list[ReadyMarker], ReadyMarker, bool]:
+        """Read on behind the first page of a request if none of its tasks may be sent now.
+
+        At first some pages are read, until one has a task that may be sent. Each further call
+        reads one page: the same as long as it has such a task, else the next one; after the last
+        it begins again.
+
+        Returns:
+            What was read; the marker behind which it begins; whether it reaches the last task.
+        """
+        request, cursors = first[-1].request, self._behind[shard]
+        may = self._dispatch.sendable(self._cache)
+        if any(map(may, first)):
+            cursors.pop(request, None)
+            return [], first[-1], False
+        pages = 1 if request in cursors else _BEHIND
+        since = at = cursors.get(request, first[-1])
+        found: list[ReadyMarker] = []
+        for _ in range(pages):
+            page = self._runtime.tasks.ready(shard, limit, request, after=at)
+            found += page
+            if any(map(may, page)):
+                break
+            if len(page) < limit:
+                cursors[request] = first[-1]
+                return found, since, True
+            at = page[-1]
+        cursors[request] = at
+        return found, since, len(page) < limit
 
     def _reconcile(self, shard: str, found: dict[str, WatchedAttempt]) -> None:
         known = self._cache.running

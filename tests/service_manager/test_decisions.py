@@ -160,7 +160,7 @@ def test_what_a_sweep_did_not_read_is_not_gone() -> None:
     seen = cache(("r", "a", 1.0), slots=3)
     for key in ("a1", "a5", "a9"):
         dispatch.add(key, "r")
-    dispatch.reconcile("a", markers("a2", "a5"), {"r": "a5"})
+    dispatch.reconcile("a", markers("a2", "a5"), {"r": [("a5", "g")]})
     assert dispatch.hungry() == ["r"]
     assert sorted(sent(dispatch, seen, 0.0)) == ["a2", "a5", "a9"]
 
@@ -429,13 +429,15 @@ def test_of_requests_with_as_much_in_flight_the_oldest_comes_first() -> None:
     assert [key[1] for key in chosen[:3]] == ["b", "c", "a"]
 
 
-def test_a_sweep_leaves_what_is_beyond_the_last_key_that_it_read() -> None:
+def test_a_sweep_leaves_what_it_did_not_read() -> None:
     dispatch = Dispatch(window=64, resend=30)
-    for key in ("0a", "0b", "0c", "1a"):
+    for key in ("0a", "0b", "0c", "0d", "0f", "1a"):
         dispatch.add(key, "r")
     dispatch.add("0d", "small")
     dispatch.reconcile(
-        "0", {"0e": ReadyMarker(key="0e", request="r", task_class="c", alone=True)}, {"r": "0b"}
+        "0",
+        {"0e": ReadyMarker(key="0e", request="r", task_class="c", alone=True)},
+        {"r": [("0b", "0c")]},
     )
     assert dispatch.known() == ["0c", "1a", "0e"]
     assert dispatch._ready["r"].more

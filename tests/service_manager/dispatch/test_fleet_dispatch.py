@@ -173,7 +173,7 @@ def test_a_place_of_which_nothing_was_read_is_not_read_again_and_again(
     monkeypatch.setattr(module, "_KEPT", 0.05)
     found = fleet()
     marker = ReadyMarker(key="00", request="r", task_class=FETCH)
-    found.reconcile("0", {"00": marker}, {"r": "00"})
+    found.reconcile("0", {"00": marker}, {"r": [("00", "g")]})
     assert found.hungry() == ["r"]
     assert [place for place, one in found.places.items() if one.hungry()] == [""]
     new = [ReadyMarker(key=f"1{i}", request="r", task_class=SEGMENT) for i in range(2)]

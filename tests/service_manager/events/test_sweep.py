@@ -42,8 +42,8 @@ def test_of_the_request_that_a_page_ends_in_the_rest_is_read(
     monkeypatch.setattr(sweep, "_PAGE", page)
     for i, spec in enumerate(HERE[: first + 2]):
         scene.write(spec, "a" if i < first else "b")
-    found, until = sweeping._ready(SHARD)
-    assert all(spec.key in found or spec.key > until["a"] for spec in HERE[:first])
+    found, unread = sweeping._ready(SHARD)
+    assert all(spec.key in found or spec.key > unread["a"][-1][0] for spec in HERE[:first])
     assert all(spec.key in found for spec in HERE[first : first + 2])
 
 
@@ -104,7 +104,8 @@ def test_of_a_request_that_fills_a_page_no_more_is_read(
         scene.write(spec, "a" if i < first else "b")
     found, last = sweeping._ready(SHARD)
     assert list(found) == [spec.key for spec in (*HERE[:read], HERE[first])]
-    assert last == ({"a": HERE[2].key} if fills else {})
+    assert [*last] == (["a"] if fills else [])
+    assert not fills or last["a"][-1] == (HERE[2].key, "g")
 
 
 def test_of_a_request_that_shares_a_page_with_another_all_is_read(
@@ -194,7 +195,7 @@ def test_of_a_request_that_is_not_in_memory_whole_some_is_read_of_each_shard(
         scene.write(spec)
     scene.run(HERE[0], Category.CANCELLED, RetryPolicy())  # so that it goes into no batch
     assert scene.task(HERE[0]).alone
-    dispatch.reconcile(SHARD, {}, {"r": "0"})
+    dispatch.reconcile(SHARD, {}, {"r": [("0", "g")]})
     assert dispatch.hungry() == ["r"]
     sweeping.feed("r")
     assert dispatch.known() == [spec.key for spec in (*HERE[:number], elsewhere)]
