@@ -99,7 +99,7 @@ def run_package(
     since = time.monotonic()
     with admitted(around.admission, share, places.outputs) as own:
         bounds = replace(bounds, processors=own)
-        around.tell(0.1, f"running {package.name}")
+        around.tell(0.1, f"running {package.name}, {_at_most(bounds.seconds)}")
         waited = time.monotonic() - since
         with (
             reported_use(places, bounds, tier, around.note_use, waited),
@@ -302,6 +302,11 @@ def _reach(package: Package, tier: Tier | None, settings: Settings) -> AllowedHo
             f"has none in the tier {tier} (`swathmill doctor`)",
         )
     return AllowedHosts(frozenset(map(read_endpoint, package.network)), allowed.networks)
+
+
+def _at_most(seconds: float) -> str:
+    """Say a package's own time limit, of which a page that knows the class's knows nothing."""
+    return f"{seconds:g} s at most" if seconds < 120 else f"{seconds / 60:.3g} min at most"
 
 
 def _bounds(package: Package, settings: Settings) -> SandboxLimits:
