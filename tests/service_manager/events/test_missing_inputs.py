@@ -83,7 +83,7 @@ def test_a_cell_that_failed_names_its_granules(scene: Scene) -> None:
         resampling="nearest",
     )
     swath = cell.model_copy(update={"inputs": ()})
-    what = "P.6 x 2012-01-01 cell at 0, 0"
+    what = "P.006 x 2012-01-01 cell at 0, 0"
     for spec in (cell, swath):
         scene.write(spec)
         task = scene.task(spec)
