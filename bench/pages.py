@@ -269,9 +269,10 @@ def _tasks(runtime: Runtime, number: int) -> None:
         interest = Interest(
             request="bench", key=spec.key, phase=spec.phase, outcome=TaskOutcome.DONE
         )
+        task, parts = task_table.with_spec(task, spec)
         batches[shard(spec.key)] += [
             task_table.insert_task(task),
-            *task_table.insert_spec(spec.key, spec),
+            *parts,
             task_table.put_interest(interest),
         ]
     for name, operations in batches.items():

@@ -179,7 +179,7 @@ def inputs_of(runtime: Runtime, key: str) -> RunInputs:
 
 def _group(runtime: Runtime, task: Task) -> tuple[str, str]:
     """Return the name of a run's group, and the tier in which it was made."""
-    spec = runtime.tasks.spec(task.key)
+    spec = runtime.tasks.spec_of(task)
     if not spec.inputs:
         return task.key[-12:], ""
     attempts = runtime.tasks.attempts(spec.inputs[0].key)

@@ -36,7 +36,7 @@ def show_task(portal: Portal, caller: Person, found: Task, inputs_url: str = "")
     """Show a task to a person who may see it; what it was given may be at an address."""
     tasks = portal.runtime.tasks
     try:
-        spec: Spec | None = tasks.spec(found.key)
+        spec: Spec | None = tasks.spec_of(found)
     except StoreError:
         spec = None
     attempts = tasks.attempts(found.key)

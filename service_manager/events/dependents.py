@@ -20,6 +20,7 @@ from tasks.bag.runtime import Runtime
 from tasks.bag.spec import Input
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import CompletionEvent, Edge, Interest
+from tasks.bag.task_table import InputFiles
 from tasks.bag.transitions import Change
 from tasks.errors import ConflictError, FencedError
 from tasks.storage.blobs import split_blob
@@ -57,6 +58,7 @@ class _Ends:
 
     made: int = 0
     lacking: int = 0
+    files: list[InputFiles] = field(default_factory=list)
     inputs: set[str] = field(default_factory=set)
 
 
@@ -128,7 +130,7 @@ class Dependents:
         task = self._tasks.task(key)
         if task is None or task.state is not State.WAITING or not (task.missing or task.lacking):
             return informed
-        spec = self._tasks.spec(key)
+        spec = self._tasks.spec_of(task)
         by_input: dict[str, int] = {}
         for i, given in enumerate(spec.inputs):
             if task.missing >> i & 1 and given.key not in but:
@@ -163,7 +165,7 @@ class Dependents:
             task.state is State.DONE and look and not self._there(task)
         )
         if gone and self._wanted(task):
-            missing = self._not_done(self._tasks.spec(key))
+            missing = self._not_done(self._tasks.spec_of(task))
             task = change_task(self._runtime, key, lambda t: self._heal(t, task, missing, edge))
             if task is not None and task.state is State.READY:
                 informed.ready.append(task)
@@ -217,6 +219,7 @@ class Dependents:
             ends.lacking |= edge.bits
             return
         ends.made |= edge.bits
+        ends.files.append((edge.bits, event.files))
         if self._locations is not None:
             size = sum(file.size for file in event.files)
             self._locations.made(edge.dependent, event.key, event.worker, size)
@@ -242,7 +245,7 @@ class Dependents:
                 return
             if not self._wanted(task):
                 return  # about to be dropped; a plan that has it looks at it again
-            spec = self._tasks.spec(key)
+            spec = self._tasks.spec_of(task)
             revived = self._revived(task, spec)
             if revived:
                 change_task(self._runtime, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
@@ -471,7 +474,7 @@ class Dependents:
 
 
 def _inputs_ended(ends: _Ends, task: Task) -> Change:
-    return transitions.inputs_ended(task, ends.made | ends.lacking, ends.lacking)
+    return transitions.inputs_ended(task, ends.made | ends.lacking, ends.lacking, ends.files)
 
 
 def _keys(spec: Spec) -> set[str]:

@@ -40,7 +40,7 @@ def _causes(
         # What the task does without, its fallback task does, too.
         yield from _causes(tasks, Input(key=task.fallback, name=given.name), left, unnamed)
         return
-    spec = tasks.spec(given.key)
+    spec = tasks.spec_of(task)
     yield from ((one.what, one.why) for one in spec.missing)
     if spec.missing_unnamed is not None:
         unnamed[task.key] = spec.missing_unnamed.inputs

@@ -109,9 +109,10 @@ def claim_batch(
 
     All keys are of one shard. A message that was stale or doubled takes nothing.
 
-    Inputs are read before the claim. A task with one that is not DONE any more (another task found
-    its blobs missing) has a failed attempt by `policy`, so that the manager sees to it. If storage
-    does not take that end, the task is returned with what is `absent`, and its worker ends it.
+    Inputs of which a task's row does not have the files are read before the claim. A task with one
+    that is not DONE any more (another task found its blobs missing) has a failed attempt by
+    `policy`, so that the manager sees to it. If storage does not take that end, the task is
+    returned with what is `absent`, and its worker ends it.
 
     Raises:
         StoreError: storage does not answer; the monitor deals with what may have been claimed.
@@ -121,18 +122,25 @@ def claim_batch(
     found = {key: seen[key] for key in keys if key in seen and _claimable(seen[key])}
     if not found:
         return []
-    specs = runtime.tasks.specs(number, sorted(found))
-    given = runtime.tasks.tasks_of_all(one.key for spec in specs.values() for one in spec.inputs)
+    specs = runtime.tasks.specs(number, found)
+    given = {key: dict(task.given) for key, task in found.items()}
+    read = runtime.tasks.tasks_of_all(
+        one.key
+        for key, spec in specs.items()
+        for i, one in enumerate(spec.inputs)
+        if i not in given[key]
+    )
     taken = _take(runtime, found, worker)
     claimed, lacking = list[Claimed](), list[Claimed]()
     for key, task in taken.items():
-        inputs = [given.get(one.key) for one in specs[key].inputs]
-        absent = sum(1 << i for i, t in enumerate(inputs) if t is None or t.state is not State.DONE)
-        files = {
-            i: _wanted(t.files, specs[key].inputs[i].file)
-            for i, t in enumerate(inputs)
-            if t is not None
-        }
+        files, absent = dict[int, tuple[ArtifactFile, ...]](), 0
+        for i, wanted in enumerate(specs[key].inputs):
+            known = given[key].get(i)
+            if known is None:
+                made = read.get(wanted.key)
+                absent |= (made is None or made.state is not State.DONE) << i
+                known = made.files if made is not None else ()
+            files[i] = _wanted(known, wanted.file)
         one = Claimed(task=task, spec=specs[key], input_files=files, absent=absent)
         (lacking if absent else claimed).append(one)
     if lacking:

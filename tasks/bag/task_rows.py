@@ -160,6 +160,19 @@ def load_files(text: bytes) -> tuple[ArtifactFile, ...]:
     return tuple(_load_file(*file) for file in json.loads(text or b"[]"))
 
 
+def dump_given(given: Sequence[tuple[int, Sequence[ArtifactFile]]]) -> bytes:
+    """Files by the index of an input, as a binary property."""
+    found = [[index, *(_dump_file(file, NAMED) for file in files)] for index, files in given]
+    return json.dumps(found).encode()
+
+
+def load_given(text: bytes) -> tuple[tuple[int, tuple[ArtifactFile, ...]], ...]:
+    """Return the files of inputs of a binary property."""
+    return tuple(
+        (index, tuple(_load_file(*file) for file in files)) for index, *files in json.loads(text)
+    )
+
+
 def _dump_file(file: ArtifactFile, most: int) -> list[object]:
     """Name, blob, size, checksum; then, where there is any, what else is said of it."""
     said: dict[str, object] = {}

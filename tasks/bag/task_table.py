@@ -4,8 +4,8 @@ One partition per shard (`keys.shard`). By RowKey prefix:
 
 | row | is |
 |---|---|
-| `t|key` | the task |
-| `s|key|n` | its specification, JSON in parts of at most 60 KiB |
+| `t|key` | the task, with its specification if that is small |
+| `s|key|n` | else its specification, JSON in parts of at most 60 KiB |
 | `w|request|key` | a request's interest in it: its name among the results, and its outcome |
 | `e|key|dependent` | an edge: `dependent` waits for it, and which of its inputs it is |
 | `a|key|k` | an ended attempt |
@@ -16,7 +16,7 @@ One partition per shard (`keys.shard`). By RowKey prefix:
 | `z|time|key` | ready later |
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -34,12 +34,15 @@ from tasks.bag.task_rows import (
     RunningMarker,
     WriteFence,
     dump_files,
+    dump_given,
     load_files,
+    load_given,
 )
 from tasks.errors import StoreError
 from tasks.storage import updates
 from tasks.storage.clock import Clock
 from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut, in_json
+from tasks.storage.schema import SPECS_IN_TASKS, written
 from tasks.storage.store import (
     PROPERTY_BYTES,
     Entity,
@@ -55,6 +58,9 @@ from tasks.storage.updates import prefix_range
 
 TABLE = "tasks"
 _PART = 60 * 2**10
+_IN_ROW = 2 * 2**10  # bytes of a specification in its task's row, which is written again and again
+_INPUTS = 8  # that a task has at most whose row has their files,
+_FILES_OF_INPUT = 2**10  # and bytes of the files of one
 _MESSAGE = 500  # characters of a line for people
 _LOG = 16 * 2**10  # characters of an attempt's log tail; Azure stores UTF-16
 _APART = 8  # rows read for one that is wanted, at most, before it is read by itself
@@ -76,6 +82,9 @@ class RowKind(StrEnum):
     LATER = "z"
 
 
+InputFiles = tuple[int, Sequence[ArtifactFile]]
+"""Bits of the indices of an input, and the files that it was made of."""
+
 MARKERS = (RowKind.READY, RowKind.RUNNING, RowKind.LATER)
 
 
@@ -86,6 +95,10 @@ class _SpecPart:
 
 def _tail(log: str) -> str:
     return log[-_LOG:]
+
+
+def _given(stored: bytes) -> object:
+    return load_given(stored) if stored else ()
 
 
 _RANK = replace(BITS, sparse=True)  # more than 32 bits
@@ -103,6 +116,8 @@ TASK = Codec(
         "files": _FILES,
         "struck": replace(WORDS, sparse=True),
         "rank": _RANK,
+        "spec": Form(sparse=True),
+        "given": Form(write=dump_given, read=_given, sparse=True),
     },
     apart={"key": lambda row: row.row[2:]},
 )
@@ -219,16 +234,27 @@ def replace_task(task: Task, etag: str = "") -> Replace:
     return Replace(row=task_row(task.key), entity=TASK.dump(task), etag=etag or task.etag)
 
 
-def insert_spec(key: str, spec: Spec) -> list[Insert]:
-    """Write a specification, in parts that fit a property."""
+def with_spec(task: Task, spec: Spec) -> tuple[Task, list[Insert]]:
+    """Return a new task with its specification, and the rows of one that is large, in parts."""
     data = spec.model_dump_json().encode()
-    return [
-        Insert(
-            row=f"s|{key}|{n:03d}",
-            entity=_SPEC.dump(_SpecPart(json=data[start : start + _PART])),
-        )
-        for n, start in enumerate(range(0, len(data), _PART))
+    if len(data) <= _IN_ROW and written() >= SPECS_IN_TASKS:
+        return replace(task, spec=data), []
+    parts = [data[start : start + _PART] for start in range(0, len(data), _PART)]
+    return task, [
+        Insert(row=f"s|{task.key}|{n:03d}", entity=_SPEC.dump(_SpecPart(json=part)))
+        for n, part in enumerate(parts)
     ]
+
+
+def with_inputs(task: Task, made: int, files: Sequence[InputFiles]) -> Task:
+    """Return a task with the files of inputs, of the bits `made`, as far as its row has room."""
+    if task.inputs > _INPUTS:
+        return task
+    small = [one for one in files if one[0] & made and len(dump_files(one[1])) <= _FILES_OF_INPUT]
+    given = dict(task.given)
+    for bits, some in small:
+        given |= {i: tuple(some) for i in range(task.inputs) if (made & bits) >> i & 1}
+    return replace(task, given=tuple(sorted(given.items())))
 
 
 def put_interest(interest: Interest) -> Upsert:
@@ -409,18 +435,20 @@ class TaskTable:
             return {keys[0]: task} if task is not None else {}
         return {task.key: task for task in map(TASK.load, self._near(shard, RowKind.TASK, keys))}
 
-    def specs(self, shard: str, keys: Sequence[str]) -> dict[str, Spec]:
-        """Return the specifications of tasks of a shard, by key, read as `tasks` reads rows.
+    def specs(self, shard: str, tasks: Mapping[str, Task]) -> dict[str, Spec]:
+        """Return the specifications of tasks of a shard, by key.
 
-        `keys` are in order. StoreError when a task has none.
+        Those that have rows of their own are read as `tasks` reads rows. StoreError when a task has
+        none.
         """
-        parts: dict[str, list[bytes]] = {}
-        for row in self._near(shard, RowKind.SPEC, keys):
+        parts = {key: [task.spec] for key, task in tasks.items() if task.spec}
+        apart = sorted(tasks.keys() - parts.keys())
+        for row in self._near(shard, RowKind.SPEC, apart):
             parts.setdefault(first_in(row), []).append(_SPEC.load(row).json)
-        absent = [key for key in keys if key not in parts]
+        absent = [key for key in apart if key not in parts]
         if absent:
             raise StoreError(f"task {absent[0]} has no specification")
-        return {key: load_spec(b"".join(found)) for key, found in parts.items()}
+        return {key: load_spec(b"".join(parts[key])) for key in tasks}
 
     def tasks_of_all(self, keys: Iterable[str]) -> dict[str, Task]:
         """Return tasks of any shards, by key, read as `tasks` reads them."""
@@ -468,10 +496,14 @@ class TaskTable:
 
     def spec(self, key: str) -> Spec:
         """Return a task's specification; StoreError when it has none."""
-        parts = [_SPEC.load(row).json for row in self._scan(shard(key), f"s|{key}|")]
-        if not parts:
-            raise StoreError(f"task {key} has no specification")
-        return load_spec(b"".join(parts))
+        task = self.task(key)
+        if task is None:
+            raise StoreError(f"there is no task {key}")
+        return self.spec_of(task)
+
+    def spec_of(self, task: Task) -> Spec:
+        """Return the specification of a task that was read; StoreError when it has none."""
+        return self.specs(shard(task.key), {task.key: task})[task.key]
 
     def attempts(self, key: str) -> list[Attempt]:
         """Return all ended attempts of a task, oldest first."""

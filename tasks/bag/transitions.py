@@ -93,9 +93,10 @@ def create(
         sponsor=interest.request,
         rank=rank,
     )
+    task, parts = task_table.with_spec(task, spec)
     operations = (
         task_table.insert_task(task),
-        *task_table.insert_spec(task.key, spec),
+        *parts,
         *map(_inserted, (task_table.put_interest(interest), *_edges(edges))),
         *(Insert(row=m, entity=e) for m, e in task_table.markers(task).items()),
     )
@@ -175,7 +176,9 @@ def leave(task: Task, requests: Container[str]) -> Task:
     new = replace(task, interests=interests, sponsor=_sponsor(task, interests))
     if not task.state.live:
         return new
-    return replace(new, state=State.CANCELLED, category=Category.CANCELLED, not_before=0.0)
+    return replace(
+        new, state=State.CANCELLED, category=Category.CANCELLED, not_before=0.0, given=()
+    )
 
 
 def abandon(task: Task, past: Callable[[str], bool]) -> Change:
@@ -273,7 +276,8 @@ def fail(
         raise ValueError("a failed attempt has a category")
     strikes = task.strikes + (attempt.category is Category.OUT_OF_MEMORY)
     losses = task.losses + (RULES[attempt.category].retry is Retry.ELSEWHERE)
-    base = replace(task, worker="", claim="", strikes=strikes, losses=losses)
+    # What it was given may be gone, or damaged: the next attempt reads its inputs.
+    base = replace(task, worker="", claim="", strikes=strikes, losses=losses, given=())
     spent = replace(base, retries=task.retries + 1)
     again = replace(
         spent,
@@ -304,10 +308,16 @@ def fail(
     return _change(task, new, _ended(new, attempt))
 
 
-def inputs_ended(task: Task, ended: int, lacking: int) -> Change:
+def inputs_ended(
+    task: Task,
+    ended: int,
+    lacking: int,
+    files: Sequence[task_table.InputFiles] = (),
+) -> Change:
     """Record that inputs have ended.
 
-    `ended` and `lacking` (a subset of it) are bits of input indices. WAITING becomes READY when all
+    `ended` and `lacking` (a subset of it) are bits of input indices; `files` are those of inputs
+    that were made. WAITING becomes READY when all
     inputs exist. When all have ended and some are lacking, the task stays WAITING with `missing` 0,
     and the manager plans its fallback task, see `supersede`.
     """
@@ -318,6 +328,7 @@ def inputs_ended(task: Task, ended: int, lacking: int) -> Change:
         missing=task.missing & ~ended,
         lacking=(task.lacking | (lacking & task.missing)) & ~(ended & ~lacking),
     )
+    new = task_table.with_inputs(new, task.missing & ended & ~lacking, files)
     if not new.missing and not new.lacking:
         new = replace(new, state=State.READY)
     return _change(task, new)
@@ -466,6 +477,7 @@ def _fresh(task: Task, missing: int) -> Task:
         reason="",
         files=(),
         struck=(),
+        given=(),
     )
 
 
@@ -499,6 +511,8 @@ def _ended(task: Task, attempt: Attempt) -> tuple[Operation, ...]:
 def _change(old: Task, new: Task, extra: Sequence[Operation] = ()) -> Change:
     if new.state is not State.READY and new.not_before:
         new = replace(new, not_before=0.0)
+    if not new.state.live and new.given:
+        new = replace(new, given=())
     if new == old and not extra:
         return Change(task=old)
     before, after = task_table.markers(old), task_table.markers(new)

@@ -27,6 +27,9 @@ PADDED_LABELS = 7
 QUOTAS_OF_ALL = 7
 """Quotas of a package and of the whole service."""
 
+SPECS_IN_TASKS = 7
+"""Small specifications in the rows of their tasks."""
+
 Upgrade = Callable[[Entity], Entity]
 
 

@@ -137,7 +137,8 @@ class Bench:
             if claimed is None:
                 continue
             self.ran.append(key)
-            category = self.decide(claimed)
+            gone = self._gone(claimed)
+            category = Category.SOURCE_BLOB_MISSING if gone else self.decide(claimed)
             now = self.runtime.clock.now()
             attempt = claimed.attempt(
                 started=now,
@@ -149,7 +150,15 @@ class Bench:
             if category is None:
                 protocol.commit(self.runtime, attempt, [self._store(claimed)], claimed.task)
             else:
-                protocol.fail(self.runtime, attempt, self.options.retry)
+                protocol.fail(self.runtime, attempt, self.options.retry, healing=gone)
+
+    def _gone(self, claimed: protocol.Claimed) -> int:
+        """Return the bits of inputs whose blobs are not there, as a worker finds them."""
+        return sum(
+            1 << i
+            for i, files in claimed.input_files.items()
+            if not all(self.runtime.blobs.exists(*blobs.split_blob(one.blob)) for one in files)
+        )
 
     def _store(self, claimed: protocol.Claimed) -> ArtifactFile:
         data = hashlib.sha256(claimed.task.key.encode()).digest()

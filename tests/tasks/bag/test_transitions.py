@@ -16,7 +16,7 @@ from tasks.bag.task_table import MARKERS, RowKind, TaskTable, kind_of
 from tasks.bag.transitions import Change, RetryPolicy
 from tasks.errors import FencedError
 from tasks.storage.memory_store import MemoryStore
-from tasks.storage.store import Insert, Operation, Row
+from tasks.storage.store import Insert, Operation, Replace, Row
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 SPEC = CollectSpec(product="MOD13A2", collection="6", granule="g", production="1")
@@ -839,6 +839,49 @@ def test_what_becomes_of_a_task_and_its_markers(name: str) -> None:
     assert found == task_table.markers(after.task)
 
 
+def files_given(inputs: int, made: int, *files: task_table.InputFiles) -> dict[int, int]:
+    """How many files a task's row has of each input when those of some bits have been made."""
+    waiting = replace(task(State.WAITING), inputs=inputs, missing=2**inputs - 1, lacking=0)
+    change = transitions.inputs_ended(waiting, made, 0, files)
+    (row,) = [one for one in change.operations if isinstance(one, Replace)]
+    stored = task_table.TASK.load(Row(partition=KEY[0], row=row.row, entity=row.entity, etag=""))
+    assert stored == change.task
+    return {i: len(some) for i, some in stored.given}
+
+
+def test_a_row_has_files_of_few_inputs_and_small_ones() -> None:
+    one = ArtifactFile(name="a.tif", blob="artifacts/k/c/a.tif", size=1, sha256="0" * 64)
+    assert files_given(3, 0b101, (0b101, [one]), (0b010, [one])) == {0: 1, 2: 1}
+    assert files_given(8, 0b1, (0b1, [one, one])) == {0: 2}
+    assert files_given(9, 0b1, (0b1, [one])) == {}
+    assert files_given(2, 0b11, (0b1, [one] * 30), (0b10, [one])) == {1: 1}
+    assert files_given(1, 0b1, (0b1, [])) == {0: 0}
+
+
+def test_files_of_inputs_come_one_after_another() -> None:
+    one = ArtifactFile(name="a.tif", blob="artifacts/k/c/a.tif", size=1, sha256="0" * 64)
+    waiting = replace(task(State.WAITING), missing=0b11, lacking=0)
+    first = transitions.inputs_ended(waiting, 0b10, 0, [(0b10, [one])]).task
+    late = transitions.inputs_ended(first, 0b10, 0, [(0b10, [replace(one, name="other")])]).task
+    ready = transitions.inputs_ended(late, 0b01, 0, [(0b01, [])]).task
+    assert (ready.state, ready.given) == (State.READY, ((0, ()), (1, (one,))))
+    again = transitions.inputs_ended(waiting, 0b11, 0b10, [(0b10, [one])]).task
+    assert again.given == ()
+
+
+def test_a_large_specification_has_rows_of_its_own() -> None:
+    for inputs, apart in ((10, 0), (40, 1)):
+        some = tuple(Input(key=f"{i:064x}", name=f"granule {i}") for i in range(inputs))
+        spec = MosaicSpec(name="wide", grid=GRID, inputs=some)
+        first = Interest(request="r", key=spec.key, phase=spec.phase)
+        made = transitions.create(spec, first, 1)
+        kinds = [kind_of(one.row) for one in made.operations]
+        assert (kinds.count(RowKind.SPEC), bool(made.task.spec)) == (apart, not apart)
+        store = MemoryStore()
+        store.transact(task_table.TABLE, spec.key[0], made.operations)
+        assert TaskTable(store).spec(spec.key) == spec
+
+
 def test_what_is_written_for_a_new_task() -> None:
     made = transitions.create(SPEC, interest(), 0, (EDGE,))
     expected = Task(
@@ -850,6 +893,7 @@ def test_what_is_written_for_a_new_task() -> None:
         has_dependents=True,
         interests=("r2",),
         sponsor="r2",
+        spec=SPEC.model_dump_json().encode(),
     )
     assert made.task == expected
     tasks = TaskTable(MemoryStore())
