@@ -3,7 +3,8 @@
 The words of POLICY:
 
 - `RLIMIT_NAME=NUMBER`: a resource limit.
-- `tasks=NUMBER`: processes and threads that the user may have beyond those that are there.
+- `tasks=NUMBER`: processes and threads that the user may have beyond those that are there, where
+  those can be counted.
 - `parent=NUMBER`: the process that starts this one, with which the program ends.
 - `user=NUMBER`: the user id to take; `search` with it: it may pass folders that are closed to it.
 - `processor=NUMBER`: a processor that it may run on; without any, all that there are.
@@ -17,7 +18,7 @@ The module runs alone, by `python -I`, inside a sandbox without our own modules,
 of them; and few others, since each program waits for it. For the same reason it is short: it is
 compiled at each start.
 
-Sources: landlock(7) and linux/landlock.h, seccomp(2), capabilities(7).
+Sources: landlock(7) and linux/landlock.h, namespaces(7), seccomp(2), capabilities(7).
 """
 
 import ctypes
@@ -48,6 +49,8 @@ _INSTRUCTION = 8  # bytes of struct sock_filter
 _CAP_DAC_READ_SEARCH = 2
 _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 
+_FIRST = {"user": 0xEFFFFFFD, "pid": 0xEFFFFFFC}  # inodes of namespaces, linux/proc_ns.h
+
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
@@ -77,8 +80,10 @@ def main() -> None:
         # Afterwards: the kernel forgets it when a process takes another user id (prctl(2)).
         if "parent" in words:
             end_with(int(words["parent"]))
-        others = own_tasks() if shared else 0
-        limit("RLIMIT_NPROC", others + int(words["tasks"]))
+        if shared or "search" in words:
+            limit_tasks(int(words["tasks"]), shared=shared)
+        else:  # in bubblewrap
+            limit("RLIMIT_NPROC", int(words["tasks"]))
         for name, value in given:
             if name.startswith("RLIMIT_"):
                 limit(name, int(value))
@@ -128,6 +133,21 @@ def limit(name: str, value: int) -> None:
     _, hard = resource.getrlimit(number)
     most = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(number, (most, most))
+
+
+def limit_tasks(tasks: int, *, shared: bool) -> None:
+    """Limit this user's processes and threads to `tasks`, if shared beyond those that are there.
+
+    In a container with the machine's user ids there is no such limit: the kernel counts what all
+    containers of the machine run under this id, of which only this container's is seen.
+    """
+    if _is_first("pid") or not _is_first("user"):
+        limit("RLIMIT_NPROC", tasks + (own_tasks() if shared else 0))
+
+
+def _is_first(kind: str) -> bool:
+    """Tell whether this process is in the namespace in which the machine started."""
+    return os.stat(f"/proc/self/ns/{kind}").st_ino == _FIRST[kind]  # noqa: PTH116
 
 
 def landlock_abi() -> int:

@@ -185,7 +185,7 @@ def confine_reader(given: MakerOrder) -> None:
     else:
         os.chown(work, user, user)
         confine.become(user, search=True)
-    confine.limit("RLIMIT_NPROC", _TASKS + (confine.own_tasks() if user is None else 0))
+    confine.limit_tasks(_TASKS, shared=user is None)
     ours = (str(Path(one.__file__ or "").parent) for one in _OURS)
     shut_in([*ours, str(given.home / INPUTS)], [str(work)], shared=user is None)
 
