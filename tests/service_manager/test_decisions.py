@@ -672,12 +672,12 @@ def test_a_worker_that_leaves_or_that_an_operator_drains_is_no_place_for_tasks(
     assert seen.slots == 2
 
 
-def test_what_a_class_usually_takes_is_known_once_enough_have_succeeded() -> None:
+def test_what_a_class_usually_takes_is_guessed_until_enough_have_succeeded() -> None:
     monitor = Monitor(OPTIONS, ManagerCache())
     few = {"class": ClassStatistics(task_class="class", count=4, mean=20.0)}
     enough = {"class": ClassStatistics(task_class="class", count=5, mean=20.0)}
     assert monitor.expected("class", {}) is None
-    assert monitor.expected("class", few) is None
+    assert monitor.expected("class", few) == 20.0
     assert monitor.expected("class", enough) == 20.0
     assert monitor.expected("another", enough) is None
 

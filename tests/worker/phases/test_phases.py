@@ -14,8 +14,8 @@ import xarray
 from pyhdf.SD import SD
 from zarr.storage import ZipStore
 
+import reprojection.write.mosaic
 import worker.phases.cube
-import worker.phases.mosaic
 from modis.composites import Counted
 from reprojection.write import write
 from tasks.bag.absence import Absent
@@ -186,8 +186,8 @@ def test_a_mosaic_larger_than_memory_may_be_is_written_by_stripes(
         ("striped", bytes_of_one - 1, "write_result"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(worker.phases.mosaic, "WHOLE_BYTES", most)
-            patch.setattr(worker.phases.mosaic, other, None)
+            patch.setattr(reprojection.write.mosaic, "WHOLE_BYTES", most)
+            patch.setattr(reprojection.write.mosaic, other, None)
             assert mill.make(MosaicSpec(inputs=(given,), name=name, grid=spec.grid))
 
 
@@ -199,7 +199,7 @@ def test_a_raster_without_a_cell_is_that_of_its_cell_byte_by_byte(
 ) -> None:
     """What it lacks is the same, too; and so it is where that is written by stripes."""
     if striped:
-        monkeypatch.setattr(worker.phases.mosaic, "WHOLE_BYTES", 0)
+        monkeypatch.setattr(reprojection.write.mosaic, "WHOLE_BYTES", 0)
         monkeypatch.setattr(write, "STRIPE_BYTES", 0)
     bands = ("source", "reason")
     lacks = (Absent(part="h18v03", what="MCD15A2.005 2012-01-01 h18v03", why="not in the archive"),)

@@ -5,7 +5,7 @@ import numpy as np
 # Below it one minus the series would lose digits, and the rest of the series is summed instead.
 _SMALL = 1e-6
 _EXACT = 1e-9  # of the rest, relative
-_MOST = 1e100  # tangent; what is beyond has a probability of none
+_STEEPEST = 1e100  # tangent; what is beyond has a probability of none
 _NONE = 1e-100
 
 
@@ -25,7 +25,7 @@ def two_sided(t: np.ndarray, freedom: np.ndarray) -> np.ndarray:
 
 
 def _of_parity(t: np.ndarray, freedom: np.ndarray, odd: bool) -> np.ndarray:
-    tangent = np.minimum(t / np.sqrt(freedom), _MOST)
+    tangent = np.minimum(t / np.sqrt(freedom), _STEEPEST)
     cosine = 1 / np.hypot(1.0, tangent)
     sine = tangent * cosine
     terms = (freedom - odd) // 2
