@@ -28,7 +28,7 @@ def postgres() -> Iterator[str]:
     if program("initdb") is None:
         pytest.skip("PostgreSQL is not installed")
     if not DRIVERS.is_dir():
-        pytest.skip("build/drivers is not there: `make build/stamps/drivers` fills it")
+        pytest.skip("build/drivers is not there: `make test` fills it")
     with postgres_server() as url:
         yield url
 
