@@ -161,18 +161,25 @@ class Watch:
         What is sent again may be delivered twice. The second message may come when the task is
         ready again: the manager does not count a place for it any more.
         """
-        if sent < self.ran.get(task.key, -math.inf):
+        if self._stale(task, sent):
             self.uncounted.add(task.claim)
+
+    def _stale(self, task: Task, sent: float) -> bool:
+        """Tell whether a message is older than the end of its task's latest attempt."""
+        return sent < self.ran.get(task.key, -math.inf)
 
     def finds_no_place(self, task: Task, sent: float, holders: Collection[str]) -> None:
         """A worker finds no place for a task that it was sent: once the faults are over, never.
 
         A message from the time of the faults may lie for longer than they are over: its sender
-        is gone, and each slot was busy. `holders` are the claims that have the places.
+        is gone, and each slot was busy. One that comes again after its task was given back is
+        for an attempt that the manager counts no more. `holders` are the claims that have the
+        places.
         """
         self.world.faults["no place"] += 1
         self.unplaced.add(task.claim)
-        if sent > self.settled and self.uncounted.isdisjoint(holders):
+        counted = sent > self.settled and not self._stale(task, sent)
+        if counted and self.uncounted.isdisjoint(holders):
             self.fail(f"{_name(task)} waits in a slot for a place at its archive's host")
 
     def _beat(self, worker: str, new: workers.WorkerRow | None) -> None:
