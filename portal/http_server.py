@@ -4,14 +4,17 @@ The parser keeps a head until it is whole, and joins a header's pieces anew with
 So heads have a size, a number of headers and a time, and a body's sender may not fall silent.
 """
 
+import asyncio
 import logging
 import socket
 import threading
 from asyncio import TimerHandle
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -25,6 +28,8 @@ from uvicorn.protocols.http.httptools_impl import (
 from portal.serving.sending import LINE
 
 _GRACE_SECONDS = 5
+_TURN_SECONDS = 0.1
+_TURNS_TO_CLOSE = 3  # of the loop, until a connection that was closed has told so
 _BEHIND = 2**17  # bytes that a reader may be behind what is written to many
 Network = IPv4Network | IPv6Network
 
@@ -88,6 +93,8 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._stopping = stopping
         self._ready = ready
+        self._ordered = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so."""
@@ -95,10 +102,34 @@ class Server(uvicorn.Server):
         if self.started:
             self._ready()
 
+    async def main_loop(self) -> None:
+        """Turn ten times a second, as uvicorn's loop does; the order to end wakes it."""
+        self._loop = asyncio.get_running_loop()
+        turn = 0
+        while not await self.on_tick(turn):
+            turn += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ordered.wait(), _TURN_SECONDS)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take the order to end, in a signal's handler: a sleeping loop would not notice it."""
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._ordered.set)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Have calls that wait end, and then all others."""
+        """Have calls that wait end, and then all others; where there are none, end at once."""
         self._stopping.set()
-        await super().shutdown(sockets)
+        for server in self.servers:
+            server.close()
+        for connection in [*self.server_state.connections]:
+            connection.shutdown()
+        for _ in range(_TURNS_TO_CLOSE):
+            await asyncio.sleep(0)
+        if not self.server_state.connections and not self.server_state.tasks and not sockets:
+            await self.lifespan.shutdown()
+            return
+        await super().shutdown(sockets)  # which first sleeps for 0.1 s
         if self.force_exit:  # a second order: calls are broken off, and each would log that
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 

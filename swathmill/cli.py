@@ -10,12 +10,13 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.markup import escape
 
 from archives.errors import ArchiveError, SourcesSettingError
+from processes.quick_end import leave
 from reprojection.errors import (
     BadFormatError,
     ChoiceRefusedError,
@@ -188,5 +189,10 @@ def _tell(console: PlainConsole, label: str, field: str, problem: str, remedy: s
         console.print(f"  {remedy}", markup=False)
 
 
+def program() -> NoReturn:
+    """Run the command as a program of its own."""
+    leave(main)
+
+
 if __name__ == "__main__":
-    main()
+    program()

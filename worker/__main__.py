@@ -1,9 +1,10 @@
 """Run a Celery worker whose slots supervise children: `python -m worker`."""
 
-import sys
+from functools import partial
 
 from processes import handed_over
 from processes.one_thread import use_one_thread
+from processes.quick_end import leave
 from tasks.secret_settings import is_secret
 
 if __name__ == "__main__":
@@ -15,4 +16,4 @@ from worker.pool.lender import pooled
 from worker.slots.service import main
 
 if __name__ == "__main__":
-    sys.exit(main(pooled))
+    leave(partial(main, pooled))

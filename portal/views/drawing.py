@@ -87,7 +87,7 @@ def drawn(raster: Raster, form: Form, low: float | None, high: float | None, sca
     is none.
     """
     if form == "png":
-        return encode_png(_coloured(raster, low, high, scale), level=1)
+        return encode_png(_coloured(raster, low, high, scale))
     values = raster.values(0).astype(np.float32)
     if form == "npy":
         file = io.BytesIO()

@@ -55,7 +55,7 @@ def make_app(redis_url: str) -> Celery:
             "queue_order_strategy": "sorted",
             # A message is acknowledged when it is taken: Redis need not be told of either.
             "ack_emulation": False,
-            # How long Redis holds a call for messages, which a worker that stops waits out.
+            # How long Redis holds a call for messages: queues are added between two such calls.
             "polling_interval": 0.2,
         },
         enable_utc=True,

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -17,7 +18,7 @@ from celery import Celery, bootsteps, signals
 from celery.concurrency.base import apply_target
 from celery.concurrency.thread import ApplyResult, TaskPool
 from celery.platforms import SecurityWarning
-from celery.worker.consumer import Consumer
+from celery.worker.consumer import Consumer, Tasks
 from kombu.asynchronous import Hub
 
 from processes import handed_over
@@ -256,6 +257,15 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
     supervisor: Supervisor
     queues: tuple[str, ...]
     freed: int
+    requires = (Tasks,)  # so this stops before that closes the connection
+
+    def stop(self, consumer: Consumer) -> None:
+        """End the call for messages that Redis holds: the connection would wait for its end."""
+        taking = consumer.task_consumer
+        held = getattr(taking.channel, "_in_poll", None) if taking is not None else None
+        if (line := getattr(held, "_sock", None)) is not None:
+            with suppress(OSError):  # it has just been closed
+                line.shutdown(socket.SHUT_RDWR)  # what has come already is still read
 
     def register_with_event_loop(self, consumer: Consumer, hub: Hub) -> None:
         """Register what turns the loop; Celery calls this for each connection."""
@@ -285,6 +295,7 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
     """
     place = supervisor.settings.worker_place
     queues = tuple(queue_of(address(host, place)) for host in (FIRST, socket.gethostname(), ""))
+    freed = os.eventfd(0, os.EFD_CLOEXEC)
 
     @app.task(name=TASK, ignore_result=True)  # type: ignore[untyped-decorator]
     def attempt(*keys: str) -> None:
@@ -293,6 +304,7 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
     def stopping(**_: object) -> None:
         # Celery waits for the slots without a limit, so the grace period is limited here.
         supervisor.draining, supervisor.leaving = True, False
+        os.eventfd_write(freed, 1)  # Celery's loop looks at once, and not at its next turn
         threading.Thread(target=_end_of_grace, args=(supervisor,), daemon=True).start()
 
     def no_logging(**_: object) -> None:
@@ -300,7 +312,6 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
 
     signals.worker_shutting_down.connect(stopping, weak=False)
     signals.setup_logging.connect(no_logging, weak=False)
-    freed = os.eventfd(0, os.EFD_CLOEXEC)
     app.steps["consumer"].add(
         type("Pulse", (_Pulse,), {"supervisor": supervisor, "queues": queues, "freed": freed})
     )

@@ -1,6 +1,7 @@
 """One request on a stack of its own, from its submission to its files."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from swathmill.access import local_client
@@ -52,6 +53,9 @@ def carry_out(
         request_id = client.submit(_unrehearsed(document)).id
         unfinished.remember(request_id)
         console.print(f"Request {request_id}: {document.title or 'no title'}", markup=False)
+    # Imported while the request runs; at its end somebody waits for it.
+    from reprojection.write.picture import write_png
+
     view = ProgressView(console)
     with ResultFetcher(client, request_id, out, lambda path: view.arrived(path.name)) as fetcher:
         with view:
@@ -72,19 +76,17 @@ def carry_out(
         tick=stack.tick,
     )
     stack.begin_stop()
-    picture = _picture([path for _, path in files], out)
+    picture = _picture([path for _, path in files], out, write_png)
     return write_summary(out, status, files, mails, picture)
 
 
-def _picture(results: list[Path], out: Path) -> Path | None:
+def _picture(results: list[Path], out: Path, draw: Callable[[Path, Path], None]) -> Path | None:
     """Draw the first raster among the results; return None if there is none."""
     rasters = sorted(path for path in results if path.suffix == ".tif")
     if not rasters:
         return None
-    from reprojection.write.picture import write_png  # which takes a while
-
     picture = out / "picture.png"
-    write_png(rasters[0], picture)
+    draw(rasters[0], picture)
     return picture
 
 
