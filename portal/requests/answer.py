@@ -102,7 +102,8 @@ def _next(row: RequestRow, *, may_retry: bool) -> str:
         case RequestState.FAILED | RequestState.REFUSED:
             return "Read why, change the request, and submit it again."
         case RequestState.CANCELLED:
-            return "Finished results stay. Submit it again to go on; they are reused."
+            kept = "Finished results stay. " if row.delivered else ""
+            return f"{kept}Submit it again to go on: what is finished is reused."
         case RequestState.HELD:
             return "It needs you: confirm it, or cancel it."
         case RequestState.PREVIEWED:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-_LEFT, _RIGHT = 9.0, 97.0  # percent: what is left of it holds the labels of values
+_LEFT, _RIGHT = 1.0, 98.0  # percent: the labels of values are beside it
 _TOP, _BOTTOM = 6.0, 92.0
 _TICKS = 4
 _APART = 18.0  # percent between the labels of two dates

@@ -43,7 +43,7 @@ def _time(preview: Preview) -> str:
 
 def _cost(preview: Preview) -> str:
     """Say the amount, and of what; only of what, where operators gave no prices."""
-    if preview.unmeasured and not preview.busy:
+    if not preview.busy:
         return _UNKNOWN
     of = ", ".join(
         [f"{time_text(preview.use.cpu)} of processors", *filter(None, [calls_text(preview.use)])]

@@ -1,8 +1,13 @@
 // Charts: the values at a date where one points or goes by keys, a zoom by a brush, and a picture.
 "use strict";
 (() => {
-  const [LEFT, RIGHT, APART] = [9, 97, 18]; // percent, as charts.py has them
+  const [LEFT, RIGHT, APART] = [1, 98, 18]; // percent, as charts.py has them
   const number = (text) => Number.parseFloat(text);
+  // The plot; what is left of it holds the numbers of its lines.
+  const plotOf = (svg) => {
+    const [box, beside] = [svg.getBoundingClientRect(), number(getComputedStyle(svg).paddingLeft)];
+    return { left: box.left + beside, width: box.width - beside, height: box.height, beside };
+  };
   // Where a mark stands: a bar in its middle.
   const placeOf = (mark) => {
     const shape = mark.querySelector("rect");
@@ -111,7 +116,7 @@
     const brush = document.createElementNS(svg.namespaceURI, "rect");
     brush.setAttribute("class", "brush");
     brush.setAttribute("height", "84%");
-    const share = (event) => { const box = svg.getBoundingClientRect(); return (100 * (event.clientX - box.left)) / box.width; };
+    const share = (event) => { const plot = plotOf(svg); return (100 * (event.clientX - plot.left)) / plot.width; };
     svg.addEventListener("pointerdown", (event) => { if (isLine && !event.button) began = share(event); });
     svg.addEventListener("pointermove", (event) => {
       const at = share(event);
@@ -145,17 +150,17 @@
   };
 
   // The picture has the styles of the page, as a file knows none of its sheets.
-  const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "vector-effect", "font-family", "font-size", "display"];
+  const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "vector-effect", "font-family", "font-size", "display"];
   const picture = (svg) => {
-    const { width, height } = svg.getBoundingClientRect();
-    const [wide, high] = [Math.ceil(width) + 16, Math.ceil(height) + 16];
+    const { width, height, beside } = plotOf(svg);
+    const [wide, high] = [Math.ceil(width + beside) + 24, Math.ceil(height) + 32];
     const copy = svg.cloneNode(true);
     const copies = [copy, ...copy.querySelectorAll("*")];
     [svg, ...svg.querySelectorAll("*")].forEach((node, index) => {
       const styles = getComputedStyle(node);
       for (const name of STYLES) copies[index].setAttribute(name, styles.getPropertyValue(name));
     });
-    for (const [name, value] of Object.entries({ x: 8, y: 8, width, height, overflow: "visible" })) copy.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ x: 16 + beside, y: 24, width, height, overflow: "visible" })) copy.setAttribute(name, value);
     const outer = document.createElementNS(svg.namespaceURI, "svg");
     for (const [name, value] of Object.entries({ width: wide, height: high })) outer.setAttribute(name, value);
     outer.append(copy);

@@ -198,7 +198,10 @@ def _requests(runtime: Runtime, folder: Path) -> dict[str, str]:
     }
     whole = {phase: PhaseCount(total=one.total, done=one.total) for phase, one in part.items()}
     lacking = {**whole, Phase.AGGREGATION: PhaseCount(total=32, done=29, failed=2)}
-    counted = Preview(granules=3200, tasks=10_700, gaps=1, reused=4, size=12_345_678_900)
+    counted = Preview(
+        granules=3200, tasks=10_700, gaps=1, reused=4, size=12_345_678_900,
+        stored=34_500_000_000, unmeasured=10_696,
+    )  # fmt: skip
     gap = Gap(what="MCD15A2.005 2012-04-30", reason="the archive has no granule of this date")
     ids = {"submitted": _submitted(runtime, "Leaf area, waiting")}
 

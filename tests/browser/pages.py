@@ -103,17 +103,43 @@ SMALL = """() => {
 }"""
 
 
+# Numbers of a chart's lines are beside what it draws, and no text of it lies on another.
+OVERLAID = """() => {
+  const found = [];
+  const lies = (one, other) => one.left < other.right - 1 && other.left < one.right - 1
+    && one.top < other.bottom - 1 && other.top < one.bottom - 1;
+  const text = (node) => node.textContent.trim();
+  for (const chart of document.querySelectorAll("svg.drawn-chart")) {
+    if (!chart.checkVisibility()) continue;
+    const boxes = (what) => [...chart.querySelectorAll(what)]
+      .filter((node) => getComputedStyle(node).display !== "none")
+      .map((node) => [node, node.getBoundingClientRect()]);
+    const texts = boxes("text");
+    const marks = boxes(".part, circle");
+    for (const [at, [one, box]] of texts.entries()) {
+      const others = texts.slice(at + 1).filter(([, other]) => lies(box, other));
+      found.push(...others.map(([other]) => `${text(one)} lies on ${text(other)}`));
+      if (one.matches(".at-value") && marks.some(([, mark]) => lies(box, mark))) {
+        found.push(`${text(one)} lies on what the chart draws`);
+      }
+    }
+  }
+  return [...new Set(found)].map((one) => `in a chart, ${one}`);
+}"""
+
+
 def small_targets(page: Page) -> list[str]:
     """Say what of a page is too small for a finger that operates it."""
     return [f"{page.url}: {one}" for one in page.evaluate(SMALL)]
 
 
 def misfits(page: Page) -> list[str]:
-    """Say what of a page is wider than its window, hard to read, or has the name of another."""
+    """Say what of a page is wider than its window, hard to read, on another, or has its name."""
     over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     wide = [f"{over} pixels wider than its window"] if over > 0 else []
     twice = [f"two have the id {one}" for one in page.evaluate(TWICE)]
-    return [f"{page.url}: {one}" for one in [*wide, *twice, *page.evaluate(UNREADABLE)]]
+    every = [*wide, *twice, *page.evaluate(UNREADABLE), *page.evaluate(OVERLAID)]
+    return [f"{page.url}: {one}" for one in every]
 
 
 def faults(page: Page) -> list[str]:

@@ -49,6 +49,14 @@ def test_what_goes_on_by_itself_alone_is_said_to() -> None:
     assert "submit it again" in said[1]
 
 
+@pytest.mark.parametrize("delivered", [0, 2])
+def test_a_cancelled_request_keeps_what_there_is(delivered: int) -> None:
+    row = replace(ROW, state=RequestState.CANCELLED, delivered=delivered)
+    said = answer(row, [], 500.0, may_retry=False).next
+    assert said.startswith("Finished results stay.") == bool(delivered)
+    assert "Submit it again to go on" in said
+
+
 def test_the_page_says_what_is_wrong_before_its_parts(portal: LivePortal, runtime: Runtime) -> None:
     name = submitted(runtime)
     put_failed_task(runtime, name, "A.hdf", (Category.UNREADABLE_INPUT_FILE,))
@@ -70,4 +78,4 @@ def test_the_page_says_what_is_wrong_before_its_parts(portal: LivePortal, runtim
     assert "<b>6 of 8</b>" in before
     assert "1 task failed: unreadable input file." in before
     assert "2 inputs are not available in the archive." in before
-    assert after.index('id="lacks"') < after.index('id="results"')
+    assert after.index('id="lacks"') < after.index('id="document"')

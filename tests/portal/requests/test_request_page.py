@@ -279,17 +279,41 @@ def test_all_files_are_one_click_away_in_the_first_card_of_results(
     assert "unpack the ZIP and open <code>results.qgs</code>" in pages[of_rasters]
 
 
-def test_a_request_that_ended_without_files_shows_its_failures_next(
-    portal: LivePortal, runtime: Runtime
+@pytest.mark.parametrize("state", [one for one in RequestState if one.ended])
+def test_a_request_that_ended_without_anything_offers_no_empty_part(
+    portal: LivePortal, runtime: Runtime, state: RequestState
 ) -> None:
     name = submitted(runtime)
     set_row(runtime, name, state=RequestState.RUNNING)
     with portal.browser() as client:
         running = client.get(f"/requests/{name}").text
-        set_row(runtime, name, state=RequestState.FAILED, ended=1e9)
-        failed = client.get(f"/requests/{name}").text
-    assert '<section class="card panel" id="results" aria' in running
-    assert '<section class="card panel" id="results" hidden' in failed
+        set_row(runtime, name, state=state, ended=1e9)
+        ended = client.get(f"/requests/{name}").text
+    for part in ("by-date", "results"):
+        for said in (f'href="#{part}"', f'id="{part}"'):
+            assert said in running
+            assert said not in ended
+    assert 'href="#lacks"' in ended
+
+
+def test_how_many_results_are_made_is_said_once(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    set_row(runtime, name, state=RequestState.RUNNING, outputs=32, delivered=6)
+    with portal.browser() as client:
+        page = client.get(f"/requests/{name}").text
+    assert re.sub(r'aria-label="[^"]*"', "", page).count("6 of 32") == 1
+
+
+def test_what_is_not_known_before_a_request_is_no_nought(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    name = submitted(runtime)
+    counted = Preview(granules=32, tasks=107, size=12_345_678)
+    set_row(runtime, name, state=RequestState.HELD, preview=counted)
+    with portal.browser() as client:
+        page = client.get(f"/requests/{name}").text
+    for what in ("To keep", "Expected", "Cost"):
+        assert f"<dt>{what}</dt><dd>not known</dd>" in page
 
 
 def test_failures_are_grouped_and_lead_to_every_attempt(
