@@ -289,8 +289,8 @@ def test_a_request_that_ended_without_anything_offers_no_empty_part(
         running = client.get(f"/requests/{name}").text
         set_row(runtime, name, state=state, ended=1e9)
         ended = client.get(f"/requests/{name}").text
-    for part in ("by-date", "results"):
-        for said in (f'href="#{part}"', f'id="{part}"'):
+    for each in ("by-date", "results"):
+        for said in (f'href="#{each}"', f'id="{each}"'):
             assert said in running
             assert said not in ended
     assert 'href="#lacks"' in ended
