@@ -24,6 +24,7 @@ from processes.parents import become_subreaper, die_with_parent
 from tasks.bag.categories import Category
 from tasks.service.classify import AttemptError, host_failed
 from tasks.shown_text import shown
+from worker.sandbox.absent_modules import remedy
 from worker.sandbox.accounts import Accounts
 from worker.sandbox.plain_paths import PlainPaths
 from worker.sandbox.proxy import proxy
@@ -272,9 +273,10 @@ def _run(
         how = f"exit code {code}"
         if code < 0:
             how = signal.Signals(-code).name
+        what_to_do = f". {absent}" if (absent := remedy(run.tail)) else ""
         raise AttemptError(
             Category.USER_CODE_FAILED,
-            f"{called} ended with {how}: {last_line}",
+            f"{called} ended with {how}: {last_line}{what_to_do}",
         )
 
 

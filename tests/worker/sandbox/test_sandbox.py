@@ -10,6 +10,7 @@ import textwrap
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -305,6 +306,12 @@ def test_a_command_that_does_not_exist_is_the_users_failure(tier: Tier, places: 
     assert "no-such-program" in str(error)
 
 
+def test_a_module_that_is_not_there_is_told_with_what_to_do(tier: Tier, places: Places) -> None:
+    error = failure(tier, places, "import no_such_library")
+    assert error.category is Category.USER_CODE_FAILED
+    assert "No module named 'no_such_library'. Nothing here has no_such_library: " in str(error)
+
+
 def without_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
 
@@ -319,6 +326,24 @@ def test_the_strongest_tier_that_works_is_taken(monkeypatch: pytest.MonkeyPatch)
     assert limits.tier == "limits"
     assert limits.line.startswith("limits: no network")
     assert any(text.startswith("own process namespace") for text in limits.lacks)
+
+
+@pytest.mark.parametrize(("takes", "works"), [(45.0, True), (600.0, False)])
+def test_a_machine_that_is_busy_when_its_worker_starts_keeps_its_sandbox(
+    takes: float, works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial decides for a worker's whole life: here the program takes so many seconds."""
+
+    def run(command: list[str], **given: Any) -> subprocess.CompletedProcess[str]:
+        cpu = next(word for word in command if word.startswith("RLIMIT_CPU="))
+        least = min(given["timeout"], float(cpu.partition("=")[2]))
+        if takes > least:
+            raise subprocess.TimeoutExpired(command, least)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    fault = sandbox.fault("bubblewrap")
+    assert (fault == "", "timed out after" in fault) == (works, not works)
 
 
 def test_the_report_says_whether_hosts_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
