@@ -1,8 +1,10 @@
 """Run measurements by name, or list them: `make bench ONLY=request ARGS="--rounds 5"`."""
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import NoReturn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,11 @@ MEASUREMENTS = {
 }
 
 
+def _become(command: list[str]) -> NoReturn:
+    """Run a program in place of this one: a signal to end is its own, and it may take its time."""
+    os.execv(command[0], command)
+
+
 def main(words: list[str]) -> int:
     """Run the measurement that the first word names with the others; without one, list all."""
     name, *arguments = words or [""]
@@ -121,11 +128,11 @@ def main(words: list[str]) -> int:
         for known, one in MEASUREMENTS.items():
             print(f"make bench ONLY={known:10} {one.what}")
         return 2 if name else 0
-    for module in MEASUREMENTS[name].modules:
-        code = subprocess.call([sys.executable, "-m", module, *arguments])
-        if code:
+    *before, last = ([sys.executable, "-m", one, *arguments] for one in MEASUREMENTS[name].modules)
+    for command in before:
+        if code := subprocess.call(command):
             return code
-    return 0
+    _become(last)
 
 
 if __name__ == "__main__":

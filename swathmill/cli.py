@@ -27,6 +27,7 @@ from reprojection.errors import (
 )
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError, RefusedError, StackError
+from swathmill.stack import interruption
 from tasks.errors import RequestRefusedError, SwathmillError
 
 EXIT_FAILED = 1
@@ -132,8 +133,12 @@ def _check_settings() -> None:
 
 
 def main() -> None:
-    """Run the command; an expected error becomes a message with a remedy, and an exit code."""
+    """Run the command; an expected error becomes a message with a remedy, and an exit code.
+
+    SIGTERM ends every command as Ctrl-C does: what it started ends first.
+    """
     console = PlainConsole(stderr=True)
+    interruption.listen()
     try:
         command = application(_command_words(sys.argv[1:]))
         _log_to_stderr()

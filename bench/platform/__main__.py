@@ -30,6 +30,7 @@ from swathmill.commands.shared.options import JsonOption, print_json
 from swathmill.console import PlainConsole
 from swathmill.deployment.az import Az
 from swathmill.errors import ArgumentError, StackError
+from swathmill.stack import interruption
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
 from tasks.errors import SwathmillError
@@ -266,10 +267,10 @@ def answer(
 ) -> None:
     """Answer the questions of `measure --tcp HOST:PORT` until Ctrl-C."""
     with AnswerServer(host, port) as server:
-        if as_json:
-            print_json({"host": host, "port": port})
-        typer.echo(f"Answers at {host}:{port}. Ctrl-C ends it.", err=as_json)
         try:
+            if as_json:
+                print_json({"host": host, "port": port})
+            typer.echo(f"Answers at {host}:{port}. Ctrl-C ends it.", err=as_json)
             server.serve_forever()
         except KeyboardInterrupt:
             typer.echo("Ended.", err=as_json)
@@ -435,7 +436,8 @@ def _redis() -> Iterator[str]:
 
 
 def main() -> int:
-    """Run a command; say what is wrong with it in a line."""
+    """Run a command; say what is wrong with it in a line. SIGTERM ends it as Ctrl-C does."""
+    interruption.listen()
     try:
         APP()
     except (ArgumentError, StackError) as error:

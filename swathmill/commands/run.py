@@ -21,7 +21,6 @@ from swathmill.commands.shared.options import (
 )
 from swathmill.commands.shared.paths import output_folder
 from swathmill.console import PlainConsole
-from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ def run(
     )
     if not has_source(options):
         raise no_source("the request cannot be run")
-    interruption.listen()
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
     try:
         stack.begin()  # the workers take longest to start

@@ -15,7 +15,6 @@ from swathmill.access import LOCAL_OWNER, local_client, sign_in_link
 from swathmill.commands.shared.options import JsonOption, print_json, stack_options
 from swathmill.commands.up import run_until_interrupted
 from swathmill.console import PlainConsole
-from swathmill.stack import interruption
 from swathmill.stack.stack import Stack
 
 FOLDER = Path("swathmill-try")
@@ -62,7 +61,6 @@ def try_out(
     stack = Stack(
         replace(options, archive=str(sample)), say=lambda text: console.print(text, markup=False)
     )
-    interruption.listen()
     console.print("2 of 3  Starting the portal, a manager and a worker")
     stack.launch()
     stack.await_ready()

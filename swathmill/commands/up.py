@@ -22,7 +22,6 @@ from swathmill.commands.shared.options import (
 )
 from swathmill.console import PlainConsole
 from swathmill.errors import StackError
-from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
 
 TICK_SECONDS = 0.2
@@ -67,7 +66,6 @@ def up(
     )
     options, chosen = with_some_source(options, console.print)
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
-    interruption.listen()
     stack.launch()  # it forks, and a status is a thread
     with console.status("Starting the stack"):
         stack.await_ready()

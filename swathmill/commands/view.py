@@ -19,7 +19,6 @@ from portal.views.state import Views
 from swathmill.commands.shared.options import JsonOption, print_json
 from swathmill.console import PlainConsole
 from swathmill.errors import ArgumentError
-from swathmill.stack import interruption
 from swathmill.stack.ports import LOOPBACK
 from tasks.service import logs
 from tasks.service.memory_runtime import memory_runtime
@@ -47,7 +46,6 @@ def view(
     console = PlainConsole(stderr=as_json)
     _check(folder)
     logs.configure("warning", process="view")
-    interruption.listen()
     with _bound(port) as listener, TemporaryDirectory(prefix="swathmill-view-") as data:
         address = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
         settings = Settings.model_validate(
