@@ -715,6 +715,12 @@ class Client:
         )
 
     def _unreachable(self, error: Exception) -> ApiError:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return ApiError(
+                f"The certificate of the portal at {self.url} is not accepted ({error}).",
+                "Its operator renews one that has expired. For an authority of one's own, name its "
+                "file in SSL_CERT_FILE.",
+            )
         return ApiError(
             f"The portal at {self.url} does not answer ({error}).",
             "Start a stack with `swathmill up`, or name another portal with SWATHMILL_PORTAL_URL.",

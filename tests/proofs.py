@@ -63,7 +63,7 @@ PROOFS = {
         commands=(_module("bench.chaos.hosts"),),
     ),
     "host-faults": Proof(
-        what="three hosts, one of which meets fault after fault (root, libfaketime) [--only WORDS]",
+        what="three hosts, one of which meets faults (root, libfaketime, podman) [--only WORDS]",
         commands=(_module("bench.chaos.host_faults"),),
     ),
     "mutate": Proof(

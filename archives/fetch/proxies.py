@@ -124,8 +124,9 @@ class ProxiedTransport(httpx.BaseTransport):
 
     def _transport(self, proxy: str) -> httpx.HTTPTransport:
         if proxy not in self._made:
+            # Of the environment it takes SSL_CERT_FILE and SSL_CERT_DIR, and no proxy.
             self._made[proxy] = httpx.HTTPTransport(
-                verify=self._verify, limits=self._limits, proxy=proxy or None, trust_env=False
+                verify=self._verify, limits=self._limits, proxy=proxy or None
             )
         return self._made[proxy]
 

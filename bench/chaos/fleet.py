@@ -23,6 +23,7 @@ from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack
 from tasks.bag.runtime import Runtime
 
+_SECURE = {"http://": "https://", "redis://": "rediss://"}
 WORKER = (sys.executable, "-P", "-m", "worker")
 
 
@@ -64,6 +65,9 @@ class Host:
                 whom = redis_at if redis_at and setting == "SWATHMILL_REDIS_URL" else at
                 before = f"{whom}:{proxy.port_before(port)}"
                 env[setting] = env[setting].replace(f"{LOOPBACK}:{port}", before)
+            if proxy.tls is not None:
+                for plain, secure in _SECURE.items():
+                    env[setting] = env[setting].replace(plain, secure)
         data = folder.path.parent / name
         data.mkdir()
         env |= {"SWATHMILL_WORKER_NAME": name, "SWATHMILL_DATA_DIR": str(data), **(settings or {})}

@@ -3,8 +3,9 @@
 Hosts are those of `bench.chaos.hosts` (namespaces for network, host name and mounts; root only),
 over Azurite. While people ask, one host meets each fault of `FAULTS`, one at a time, and is
 well again: its clock is a day off, its disk is full, it cannot look up names, its network swallows
-packets, storage throttles it, it is stopped for longer than a lease and goes on, the volume behind
-its data folder is lost, its machine is taken away by a spot notice. It must hold that the other
+packets, storage throttles it, the certificate of its servers expires, it is stopped for longer than
+a lease and goes on, the volume behind its data folder is lost, its machine is taken away by a spot
+notice, and the image of the one that replaces it cannot be pulled. It must hold that the other
 hosts go on, that the host works again (after a spot notice another in its place), that every
 request completes with the bytes of a quiet run, and that no task fails.
 
@@ -16,7 +17,9 @@ must go on, and none of them be held for it. Exit code 1 when something does not
 import argparse
 import json
 import os
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -26,16 +29,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
 from bench.chaos.audit import tasks_of
+from bench.chaos.certificates import Authority
 from bench.chaos.documents import Document
 from bench.chaos.fleet import FleetRun, carry_out, say
-from bench.chaos.hosts import ApartHost, attempts_of
+from bench.chaos.hosts import ApartHost, attempts_of, gateway_of
 from bench.chaos.journal import Journal
 from bench.chaos.proxy import Weather
+from bench.chaos.registry import IMAGE, Registry
 from bench.chaos.scientists import PEOPLE
 from portal.serving.tokens import Role
 from processes import proctree
@@ -54,10 +60,14 @@ from tasks.request.document import parse_request
 HOSTS = ("host-1", "host-2", "host-3")
 CLOCK = 2  # the host whose time of day may be set: libfaketime has other effects there
 LEASE = 18
+SERVERS = "stack"  # the name by which hosts reach their servers
+CERTIFIED = 8.0  # seconds for which a certificate is good that is to expire
 DISK_MB = 400
 WORKS_AGAIN = 240.0  # seconds, on a busy machine
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+ENDS = 60.0  # seconds in which a worker ends whose machine is to be taken
 _METADATA_PORT = 9300
+_REGISTRY_PORT = 9301
 
 
 class Metadata(BaseHTTPRequestHandler):
@@ -82,7 +92,12 @@ class Metadata(BaseHTTPRequestHandler):
 
 @dataclass(kw_only=True)
 class FaultyHost(ApartHost):
-    """A host whose disk is small, whose clock may be set, and that finds Redis by a name."""
+    """A host whose disk is small, whose clock may be set, and that finds Redis by a name.
+
+    It reaches its servers over TLS.
+    """
+
+    authority: Authority | None = None
 
     @property
     def _tree(self) -> list[int]:
@@ -131,6 +146,23 @@ class FaultyHost(ApartHost):
     def served(self) -> None:
         self._weather(Weather(), self.ports[:-1])
 
+    def certificate_expires(self) -> None:
+        """The certificate of its servers expires while it works; connections that were open break.
+
+        Those that are made again before that are good, and break, too.
+        """
+        self._certify(CERTIFIED)
+        self._weather(Weather(kind="reset", strength=0.2), self.ports)
+
+    def certificate_renewed(self) -> None:
+        self._certify()
+        self._weather(Weather(), self.ports)
+
+    def _certify(self, seconds: float | None = None) -> None:
+        if self.authority is None or self.proxy.tls is None:
+            raise ValueError("the host has no TLS")
+        self.authority.give(self.proxy.tls, self.gateway, SERVERS, seconds)
+
     def stopped(self) -> None:
         """It is suspended with all its processes."""
         self._signal(signal.SIGSTOP)
@@ -144,6 +176,14 @@ class FaultyHost(ApartHost):
 
     def taken(self) -> None:
         Metadata.taken = False
+
+    def noticed_without_image(self) -> None:
+        """So it is, and the machine that comes cannot pull its image: the tag is not there."""
+        Registry.gives = False
+        self.noticed()
+
+    def image_there(self) -> None:
+        Registry.gives = True
 
     def _weather(self, weather: Weather, ports: tuple[int, ...]) -> None:
         for port in ports:
@@ -159,7 +199,9 @@ class Fault:
     end: Callable[[FaultyHost], None]
     seconds: float
     at: int = 0  # of the hosts
-    replaced: bool = False
+    says: str = ""  # what its worker has to say of it, in its log
+    replaced: bool = False  # its machine is taken, and another comes when it is over
+    pulls: bool = False  # as `replaced`, but the other comes at once and pulls its image
 
 
 POISONS = {
@@ -210,6 +252,13 @@ FAULTS = (
         seconds=40,
     ),
     Fault(
+        what="the certificate of its servers expires",
+        begin=FaultyHost.certificate_expires,
+        end=FaultyHost.certificate_renewed,
+        seconds=45,
+        says="certificate has expired",
+    ),
+    Fault(
         what="it is suspended, and resumed",
         begin=FaultyHost.stopped,
         end=FaultyHost.resumed,
@@ -228,7 +277,16 @@ FAULTS = (
         seconds=45,
         replaced=True,
     ),
+    Fault(
+        what="the image of the machine that replaces it cannot be pulled",
+        begin=FaultyHost.noticed_without_image,
+        end=FaultyHost.image_there,
+        seconds=45,
+        pulls=True,
+        says="StatusCode: 404",
+    ),
 )
+PULL_EVERY = 3  # seconds between two tries to pull an image
 
 
 @dataclass(kw_only=True)
@@ -236,24 +294,32 @@ class FaultsRun(FleetRun[FaultyHost]):
     """A run in which the first host meets one fault after another."""
 
     faults: tuple[Fault, ...] = FAULTS
-    server: ThreadingHTTPServer | None = None
+
+    @cached_property
+    def authority(self) -> Authority:
+        """Signs the certificates of all servers."""
+        return Authority(folder=self.out / "certificates")
 
     def start_hosts(self, stack: Stack, folder: DataFolder) -> None:
         """Start three hosts, and the metadata of the first."""
         for number, name in enumerate(HOSTS, 1):
             self.hosts[name] = self._start(name, number, stack, folder)
-        self.server = ThreadingHTTPServer(("0.0.0.0", _METADATA_PORT), Metadata)
-        Thread(target=self.server.serve_forever, daemon=True).start()
+        for port, kind in ((_METADATA_PORT, Metadata), (_REGISTRY_PORT, Registry)):
+            server = ThreadingHTTPServer(("0.0.0.0", port), kind)
+            Thread(target=server.serve_forever, daemon=True).start()
 
-    def _start(self, name: str, number: int, stack: Stack, folder: DataFolder) -> FaultyHost:
+    def _start(
+        self, name: str, number: int, stack: Stack, folder: DataFolder, *, pulls: bool = False
+    ) -> FaultyHost:
         data = folder.path.parent / name
         own = folder.path.parent / f"{name}-hosts"
-        address = f"10.203.{number}.1"
-        own.write_text(f"127.0.0.1 localhost {name}\n{address} stack\n")
+        address = gateway_of(number)
+        own.write_text(f"127.0.0.1 localhost {name}\n{address} {SERVERS}\n")
         Path(f"{data}-clock").write_text("+0")
-        settings: dict[str, str] = {}
+        trusted = str(self.authority.file)
+        settings = {"REQUESTS_CA_BUNDLE": trusted, "SSL_CERT_FILE": trusted}
         if name == HOSTS[CLOCK]:
-            settings = {
+            settings |= {
                 "LD_PRELOAD": str(FAKETIME),
                 "FAKETIME_TIMESTAMP_FILE": f"{data}-clock",
                 "FAKETIME_NO_CACHE": "1",
@@ -263,9 +329,25 @@ class FaultsRun(FleetRun[FaultyHost]):
         if number == 1:
             settings["SWATHMILL_INSTANCE_METADATA"] = f"http://{address}:{_METADATA_PORT}"
         before = f"mount -t tmpfs -o size={DISK_MB}m tmpfs {data} && mount --bind {own} /etc/hosts"
-        return FaultyHost.start(
-            name, number, stack, folder, more=settings, before=before, redis_at="stack"
+        if pulls:  # the worker itself starts as ever: the image is a stand-in
+            image = f"{address}:{_REGISTRY_PORT}/{IMAGE}"
+            kept = f"--root {data}-images --runroot {data}-images/run"
+            pull = f"podman {kept} pull --quiet --tls-verify=false {image}"
+            before = f"{before} && until {pull}; do sleep {PULL_EVERY}; done"
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.authority.give(tls, address, SERVERS)
+        host = FaultyHost.start(
+            name,
+            number,
+            stack,
+            folder,
+            more=settings,
+            before=before,
+            redis_at=SERVERS,
+            tls=tls,
         )
+        host.authority = self.authority
+        return host
 
     def course(self, stack: Stack, runtime: Runtime, journal: Journal) -> Iterator[str]:
         """Let each fault come and go while all work."""
@@ -331,20 +413,31 @@ class FaultsRun(FleetRun[FaultyHost]):
         name = HOSTS[fault.at]
         host = self.hosts[name]
         before, began = done_by(runtime), time.monotonic()
+        log = Path(host.log.name)
+        said = log.stat().st_size
         fault.begin(host)
+        if fault.pulls:
+            self._for(ENDS, stack, lambda: None, until=lambda: host.process.poll() is not None)
+            yield from self._replace(fault, host, stack)
+            host.taken()
+            before, said = done_by(runtime), 0
         self._for(fault.seconds, stack, lambda: None)
         meanwhile = done_by(runtime) - before
+        if fault.says:
+            words = log.read_bytes()[said:].decode(errors="replace").splitlines()
+            found = [line for line in words if fault.says in line]
+            say(f"{name} says in {len(found)} lines of {len(words)}: {found[-1:]}")
+            say(f"{name} answers /readyz: {host.unready()}")
+            if not found:
+                yield f"{fault.what}: nothing on the host says so"
+        if fault.pulls:
+            there = {row.name for row in workers.list_workers(runtime.store)}
+            say(f"workers that are listed while the image cannot be pulled: {sorted(there)}")
+            if len(there) != len(HOSTS) - 1:
+                yield f"{fault.what}: the workers listed are {sorted(there)}"
         fault.end(host)
         if fault.replaced:
-            gone = host.process.poll()
-            if gone is None:
-                yield f"{fault.what}: its worker has not ended"
-            host.end()
-            folder = DataFolder(path=self.out / "data")
-            data = host.data
-            data.rename(data.with_name(f"{data.name}-gone"))
-            Path(f"{data}-here").rmdir()
-            self.hosts[name] = self._start(name, host.number, stack, folder)
+            yield from self._replace(fault, host, stack)
         after, since = done_by(runtime), time.monotonic()
 
         def works() -> bool:
@@ -362,6 +455,19 @@ class FaultsRun(FleetRun[FaultyHost]):
             yield f"{fault.what}: the host does not work again"
         if not others:
             yield f"{fault.what}: the other hosts did nothing"
+
+    def _replace(self, fault: Fault, host: FaultyHost, stack: Stack) -> Iterator[str]:
+        """Put another machine in the place of one that was taken."""
+        if host.process.poll() is None:
+            yield f"{fault.what}: its worker has not ended"
+        self.hosts.pop(host.name).end()
+        folder, data = DataFolder(path=self.out / "data"), host.data
+        before = len([*data.parent.glob(f"{data.name}-gone-*")])
+        data.rename(data.with_name(f"{data.name}-gone-{before}"))
+        Path(f"{data}-here").rmdir()
+        self.hosts[host.name] = self._start(
+            host.name, host.number, stack, folder, pulls=fault.pulls
+        )
 
     def charged(self, runtime: Runtime) -> Iterator[str]:
         """Yield the tasks that failed; tell how all attempts ended, and which cost a try."""
@@ -402,8 +508,8 @@ def main() -> int:
     parser.add_argument("--live", type=int, default=4, help="requests at a time")
     parser.add_argument("--out", type=Path, default=Path("bench/out/host-faults"))
     arguments = parser.parse_args()
-    if os.geteuid() != 0 or not FAKETIME.exists():
-        say("it needs root, for namespaces of the network, and the Debian package libfaketime")
+    if os.geteuid() != 0 or not FAKETIME.exists() or not shutil.which("podman"):
+        say("it needs root, for namespaces, and the Debian packages libfaketime and podman")
         return 2
     faults = tuple(one for one in FAULTS if arguments.only in one.what)
     poisons = tuple(one for one in POISONS if arguments.only in f"poison {one}")

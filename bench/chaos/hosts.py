@@ -13,6 +13,7 @@ import argparse
 import os
 import random
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -59,6 +60,11 @@ class ApartHost(Host):
         """Its address in the network that it shares with the stack."""
         return f"{_NETWORK}.{self.number}.2"
 
+    @property
+    def gateway(self) -> str:
+        """The address in that network at which it finds its servers."""
+        return gateway_of(self.number)
+
     @classmethod
     def start(
         cls,
@@ -70,13 +76,15 @@ class ApartHost(Host):
         more: Mapping[str, str] | None = None,
         before: str = "true",
         redis_at: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> Self:
         """Make the host's network, and start its worker there, under `more` settings.
 
-        `before` is what a shell does first, within the host's own mounts.
+        `before` is what a shell does first, within the host's own mounts. With `tls` its servers
+        speak TLS.
         """
         space, ours, theirs = _space(number), f"swm{number}a", f"swm{number}b"
-        at, own = f"{_NETWORK}.{number}.1", f"{_NETWORK}.{number}.2"
+        at, own = gateway_of(number), f"{_NETWORK}.{number}.2"
         for command in (
             f"ip netns add {space}",
             f"ip link add {ours} type veth peer name {theirs} netns {space}",
@@ -102,7 +110,7 @@ class ApartHost(Host):
             name,
             stack,
             folder,
-            Proxy(number, lambda _why: None, host=at),
+            Proxy(number, lambda _why: None, host=at, tls=tls),
             at=at,
             redis_at=redis_at,
             settings=settings,
@@ -140,6 +148,8 @@ class ApartHost(Host):
     def end(self) -> None:
         """Kill the worker, and remove its network."""
         super().end()
+        # Of its own: the link of a namespace that is deleted goes some time later.
+        subprocess.run(["ip", "link", "delete", f"swm{self.number}a"], check=False)
         subprocess.run(["ip", "netns", "delete", _space(self.number)], check=False)
 
     def _within(self, *command: str) -> None:
@@ -257,6 +267,11 @@ class HostsRun(FleetRun[ApartHost]):
 
     def _says(self, name: str) -> str:
         return self.hosts[name].unready()
+
+
+def gateway_of(number: int) -> str:
+    """Return where the host of a number finds its servers."""
+    return f"{_NETWORK}.{number}.1"
 
 
 def attempts_of(runtime: Runtime) -> list[Attempt]:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Coroutine
@@ -34,9 +35,16 @@ class Weather:
 
 class Proxy:
     """One listening port of `host` per server, in a thread of its own. `weather` may be set at any
-    time."""
+    time. With `tls` it speaks TLS with who connects, and without it with the servers."""
 
-    def __init__(self, seed: int, cut: Callable[[str], None], host: str = LOOPBACK) -> None:
+    def __init__(
+        self,
+        seed: int,
+        cut: Callable[[str], None],
+        host: str = LOOPBACK,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.tls = tls
         self._host = host
         self._random = random.Random(seed)
         self._cut = cut
@@ -72,7 +80,7 @@ class Proxy:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._connection(port, reader, writer)
 
-        server = await asyncio.start_server(serve, self._host, 0)
+        server = await asyncio.start_server(serve, self._host, 0, ssl=self.tls)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
@@ -141,7 +149,10 @@ class Proxy:
                 await asyncio.sleep(0.05)
             writer.write(data)
             await writer.drain()
-        writer.write_eof()
+        if writer.can_write_eof():
+            writer.write_eof()
+        else:  # TLS has no half of a connection
+            writer.close()
 
     def _now(self, port: int) -> Weather:
         return self._weather.get(port, Weather())

@@ -231,7 +231,7 @@ class ManagerMetrics(Watch):
             return "it starts"
         if self._age() > SILENT * self._lease:
             return f"storage has not answered for {self._age():.0f} s"
-        return self._redis.fault
+        return self._redis.found
 
 
 def _state(worker: WorkerRow) -> str:

@@ -21,6 +21,7 @@ class RedisWatch:
         self._url = url
         self._monotonic = monotonic
         self._failed: float | None = None  # when the first call began that had no answer
+        self.why = ""  # what the latest call met, which names the server; empty after an answer
 
     @property
     def silence(self) -> float:
@@ -35,8 +36,14 @@ class RedisWatch:
 
     @property
     def fault(self) -> str:
-        """Say what is wrong, in the words of a probe; "" while nothing is."""
+        """Say what is wrong, in words that anybody may read; "" while nothing is."""
         return f"Redis has not answered for {self.silence:.0f} s" if self.silent else ""
+
+    @property
+    def found(self) -> str:
+        """Say what is wrong, and what the latest call met, in the words of a probe."""
+        fault, why = self.fault, self.why
+        return f"{fault}: {why}" if fault and why else fault
 
     def start(self) -> None:
         """Call Redis from a thread of its own until the process ends."""
@@ -49,11 +56,12 @@ class RedisWatch:
             # A new connection each time: that is what a worker that starts needs.
             with closing(_client(self._url)) as client:
                 client.ping()
-        except (redis.RedisError, UnicodeError):  # the second is of a host name that cannot be
+        except (redis.RedisError, UnicodeError) as error:  # the second: of a name that cannot be
+            self.why = str(error)
             if self._failed is None:
                 self._failed = began
         else:
-            self._failed = None
+            self._failed, self.why = None, ""
 
     def _keep_looking(self) -> None:
         while True:

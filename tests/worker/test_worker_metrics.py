@@ -113,7 +113,9 @@ def test_without_storage_it_is_unready_and_alive(bench: Bench) -> None:
     assert bench.answers.ready() == ""
     bench.clock.sleep(29.0)
     bench.heartbeat.turned = bench.clock.monotonic()
-    assert "no heartbeat has succeeded for 29 s" in bench.answers.ready()
+    assert bench.answers.ready() == "no heartbeat has succeeded for 29 s"
+    bench.supervisor.lease.missed = "certificate has expired"
+    assert bench.answers.ready().endswith("for 29 s: certificate has expired")
     assert bench.answers.live() == ""
     bench.supervisor.lease.renew(bench.clock.monotonic())
     assert bench.answers.ready() == ""
@@ -135,7 +137,7 @@ def test_without_redis_it_is_unready_and_alive(bench: Bench) -> None:
     bench.redis.look()
     bench.heartbeat.turned = bench.clock.monotonic()
     bench.supervisor.lease.renew(bench.clock.monotonic())
-    assert bench.answers.ready() == "Redis has not answered for 40 s"
+    assert bench.answers.ready().startswith("Redis has not answered for 40 s: Error ")
     assert bench.answers.live() == ""
 
 

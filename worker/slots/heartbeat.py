@@ -104,15 +104,19 @@ class Heartbeat:
             one.start()
             one.join(self.supervisor.lease.deadline)
             if one.is_alive():
-                self._log.warning("beat missed", error="storage does not answer")
+                self._missed("storage does not answer")
 
     def _try(self) -> None:
         try:
             self.beat()
         except StoreError as error:
-            self._log.warning("beat missed", error=str(error))
+            self._missed(str(error))
         except Exception:  # noqa: BLE001 - a worker that stops beating is lost for good
             self._log.exception("beat missed")
+
+    def _missed(self, why: str) -> None:
+        self.supervisor.lease.missed = why
+        self._log.warning("beat missed", error=why)
 
     def _tend(self) -> None:
         while not self._stop.wait(_TEND):

@@ -15,11 +15,12 @@ class Lease:
 
     clock: Clock
     seconds: float
+    missed: str = ""  # why the latest beat failed; empty after one that succeeded
     _since: float = -math.inf
 
     def renew(self, sent: float) -> None:
         """Take note that a beat succeeded that was sent at a time of the monotonic clock."""
-        self._since = max(self._since, sent)
+        self._since, self.missed = max(self._since, sent), ""
 
     @property
     def deadline(self) -> float:

@@ -61,8 +61,9 @@ class WorkerMetrics:
 
         def unready() -> str:
             if not lease.fresh:
-                return f"no heartbeat has succeeded for {lease.silence:.0f} s"
-            return supervisor.fitness.unready or redis.fault
+                why = f": {lease.missed}" if lease.missed else ""
+                return f"no heartbeat has succeeded for {lease.silence:.0f} s{why}"
+            return supervisor.fitness.unready or redis.found
 
         return ProbeAnswers(
             live=dead, ready=unready, metrics=lambda: generate_latest(self._registry)

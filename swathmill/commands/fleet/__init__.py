@@ -5,6 +5,7 @@ one engine.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -54,13 +55,13 @@ def fleet(
     there = open_engine(engine, slots, place)
     folder = data_folder(data)
     client_for(folder, token)  # raises at once where there is no portal
-    rule = Fleet(slots=slots, most=most)
+    rule, told = Fleet(slots=slots, most=most), dict[str, int]()
     while True:
         try:
             # Made anew: the token for this machine's stack is good for an hour.
             client = client_for(folder, token)
             with _understood(engine):
-                _look(client, there, rule, console, place, as_json=as_json)
+                _look(client, there, rule, console, place, told, as_json=as_json)
         except StackError as error:
             if once:
                 raise
@@ -97,9 +98,19 @@ def _wanted(seen: Mapping[str, Any], place: str) -> int:
 
 
 def _look(
-    client: Client, engine: Engine, rule: Fleet, console: PlainConsole, place: str, *, as_json: bool
+    client: Client,
+    engine: Engine,
+    rule: Fleet,
+    console: PlainConsole,
+    place: str,
+    told: dict[str, int],
+    *,
+    as_json: bool,
 ) -> None:
-    """See what is wanted for a place of work and what is there, and make the difference."""
+    """See what is wanted for a place of work and what is there, and make the difference.
+
+    `told` is what was said at the look before of workers that wait: it is said once.
+    """
     seen = client.operations()
     wanted = _wanted(seen, place)
     leaving = {str(one["name"]) for one in seen["workers"] if one["draining"]}
@@ -112,14 +123,22 @@ def _look(
                 "SWATHMILL_WORKER_PLACE in what it is started from.",
                 markup=False,
             )
+    waiting = Counter(one.why for one in there if one.why)
     moves = rule.moves(wanted, there, leaving, time.monotonic())
     if moves.start:
         engine.start(moves.start)
     if moves.end:
         engine.end(moves.end)
     if as_json:
-        print_json({"wanted_slots": wanted, "there": len(there), **vars(moves)})
-    elif moves != Moves():
+        said = {"wanted_slots": wanted, "there": len(there), "waiting": dict(waiting)}
+        print_json({**said, **vars(moves)})
+        return
+    for why, number in waiting.items():
+        if told.get(why) != number:
+            console.print(f"{number} workers wait: {why}", markup=False)
+    told.clear()
+    told.update(waiting)
+    if moves != Moves():
         console.print(
             f"Wanted: {wanted} slots; there: {len(there)} workers; started: {moves.start}; "
             f"ended while they waited: {len(moves.end)}"

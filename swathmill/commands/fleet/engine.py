@@ -9,10 +9,15 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """A worker that was started and has not ended: its name, and whether its machine runs it."""
+    """A worker that was started and has not ended: its name, and whether its machine runs it.
+
+    `why` is what the engine says of one that waits: no machine, no quota, an image that it cannot
+    pull; empty where it says nothing.
+    """
 
     name: str
     running: bool
+    why: str = ""
 
 
 class Engine(Protocol):

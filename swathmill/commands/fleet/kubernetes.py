@@ -17,6 +17,7 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _LABEL = "swathmill/fleet-of"
 _JOB_NAME = "batch.kubernetes.io/job-name"  # a label that Kubernetes gives pods of jobs
 _KEPT_SECONDS = 600
+_USUAL = ("ContainerCreating", "PodInitializing", "ContainersNotReady", "ContainersNotInitialized")
 
 
 class Kubernetes:
@@ -37,7 +38,11 @@ class Kubernetes:
         """Implement `Engine.there`, in the order in which they were made."""
         pods = self._pods()
         return [
-            Started(name=name, running=name in pods and _has_begun(pods[name]))
+            Started(
+                name=name,
+                running=name in pods and _has_begun(pods[name]),
+                why=_why_it_waits(pods[name]) if name in pods else "",
+            )
             for name in (job["metadata"]["name"] for job in self._jobs())
         ]
 
@@ -94,6 +99,23 @@ class Kubernetes:
 def _has_begun(pod: dict[str, Any]) -> bool:
     """Tell whether a container of a pod has started: before, it waits for a machine or an image."""
     return bool(pod["status"].get("phase", "Pending") != "Pending")
+
+
+def _why_it_waits(pod: dict[str, Any]) -> str:
+    """Return what Kubernetes says of a pod without a machine, or whose image is not there.
+
+    A container that is only being made waits for nothing that anybody has to mend.
+    """
+    if _has_begun(pod):
+        return ""
+    status = pod["status"]
+    said = [one["state"].get("waiting") or {} for one in status.get("containerStatuses") or ()]
+    said += [one for one in status.get("conditions") or () if one["status"] == "False"]
+    for one in said:
+        reason = str(one.get("reason") or "")
+        if reason and reason not in _USUAL:
+            return f"{reason}: {one['message']}" if one.get("message") else reason
+    return ""
 
 
 def _has_ended(job: dict[str, Any]) -> bool:

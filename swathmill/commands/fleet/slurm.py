@@ -15,6 +15,7 @@ Those of a place have its name behind it.
 
 _STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,STOPPED"
 _SECONDS = 60
+_USUAL = (["None"], ["Priority"], ["Resources"])  # it waits in turn
 
 
 class Slurm:
@@ -37,15 +38,17 @@ class Slurm:
         """Implement `Engine.there`, in the order in which they were submitted."""
         said = _run(
             "squeue", "--me", "--noheader", "--array", f"--name={self._job}", f"--states={_STATES}",
-            "--sort=i", "--format=%F %K %T",
+            "--sort=i", "--format=%F %K %T %r",
         )  # fmt: skip
         found = []
         for line in said.splitlines():
-            job, element, state = line.split()
+            job, element, state, *reason = line.split(maxsplit=3)
             alone = element == "N/A"  # submitted by hand, without an array
             name = f"slurm-{job}-{'0' if alone else element}"
             self._ids[name] = job if alone else f"{job}_{element}"
-            found.append(Started(name=name, running=state not in ("PENDING", "CONFIGURING")))
+            running = state not in ("PENDING", "CONFIGURING")
+            why = "" if running or reason in _USUAL else " ".join(reason)
+            found.append(Started(name=name, running=running, why=why))
         return found
 
     def start(self, count: int) -> None:

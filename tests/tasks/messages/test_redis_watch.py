@@ -23,6 +23,7 @@ def test_silence_is_counted_from_the_first_call_without_an_answer() -> None:
     assert (watch.silence, watch.silent, watch.fault) == (15.0, False, "")
     clock.sleep(1.0)
     assert (watch.silent, watch.fault) == (True, "Redis has not answered for 16 s")
+    assert watch.found.startswith("Redis has not answered for 16 s: Error 111 connecting to 127")
 
 
 def test_a_redis_whose_name_cannot_be_looked_up_is_silent() -> None:

@@ -129,6 +129,32 @@ def test_workers_are_jobs_of_the_deployment_s_pods_and_only_those_that_wait_are_
         one.there()
 
 
+BACK_OFF = {"reason": "ImagePullBackOff", "message": "Back-off pulling image mill/worker:2"}
+NO_ROOM = {"reason": "Unschedulable", "message": "0/3 nodes are available: Insufficient cpu."}
+
+
+def test_what_kubernetes_says_of_pods_that_wait_is_told() -> None:
+    cluster = Cluster()
+    made = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
+    statuses = [
+        {"containerStatuses": [{"state": {"waiting": BACK_OFF}}], "conditions": [made]},
+        {"conditions": [{"type": "PodScheduled", "status": "False", **NO_ROOM}]},
+        {"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]},
+        {},
+    ]
+    with engine_server(cluster.answer) as engine:
+        one = jobs_of(engine.url)
+        one.start(5)
+        for number, status in enumerate(statuses, 1):
+            cluster.pods[f"mill-worker-{number}-pod"]["status"] |= status
+        cluster.begin("mill-worker-5")
+        assert [each.why for each in one.there()] == [
+            "ImagePullBackOff: Back-off pulling image mill/worker:2",
+            "Unschedulable: 0/3 nodes are available: Insufficient cpu.",
+            *("", "", ""),
+        ]
+
+
 def test_a_job_is_one_pod_that_is_not_tried_again_and_bears_the_job_s_name() -> None:
     cluster = Cluster()
     with engine_server(cluster.answer) as engine:

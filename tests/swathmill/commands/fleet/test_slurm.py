@@ -73,6 +73,19 @@ def test_workers_are_elements_of_arrays_and_only_those_that_wait_are_ended(jobs:
     assert 'SWATHMILL_WORKER_NAME="slurm-${SLURM_ARRAY_JOB_ID' in SCRIPT.read_text()
 
 
+def test_what_slurm_says_of_jobs_that_wait_for_more_than_their_turn_is_told(jobs: Path) -> None:
+    slurm = Slurm(str(SCRIPT), 4)
+    slurm.start(3)
+    (jobs / "17_1").write_text("PENDING Priority")
+    (jobs / "17_2").write_text("PENDING Nodes required for job are DOWN, DRAINED")
+    (jobs / "17_3").write_text("RUNNING None")
+    assert [one.why for one in slurm.there()] == [
+        "",
+        "Nodes required for job are DOWN, DRAINED",
+        "",
+    ]
+
+
 def test_jobs_of_a_place_have_its_name_and_tell_it_to_their_workers(jobs: Path) -> None:
     slurm = Slurm(str(SCRIPT), 4, "gpu")
     slurm.there()
@@ -117,6 +130,30 @@ def test_the_command_starts_what_the_manager_wants(
         said = json.loads(capsys.readouterr().out)
         assert (said["start"], said["wanted_slots"]) == (started, 9)
     assert len([*jobs.iterdir()]) == 6
+
+
+def test_the_command_says_once_for_what_workers_wait(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2):
+        (jobs / f"3_{number}").write_text("PENDING QOSMaxCpuPerUserLimit")
+    answer = {"manager": {"wanted_slots": 4}, "workers": []}
+    monkeypatch.setattr(Client, "operations", lambda _: answer)
+    monkeypatch.setenv("SWATHMILL_PORTAL_URL", "http://127.0.0.1:9")
+    looks: list[float] = []
+
+    def wait(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    own = SimpleNamespace(sleep=wait, monotonic=time.monotonic)
+    monkeypatch.setattr("swathmill.commands.fleet.time", own)
+    with pytest.raises(KeyboardInterrupt):
+        fleet(f"slurm:{SCRIPT}", slots=2, token="t")
+    assert capsys.readouterr().out == "2 workers wait: QOSMaxCpuPerUserLimit\n"
+    fleet(f"slurm:{SCRIPT}", slots=2, once=True, as_json=True, token="t")
+    assert json.loads(capsys.readouterr().out)["waiting"] == {"QOSMaxCpuPerUserLimit": 2}
 
 
 def test_the_command_goes_by_the_slots_wanted_at_a_place(
