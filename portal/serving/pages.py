@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "static"
 
 _HTML = "text/html; charset=utf-8"
-_PART = re.compile(r"[._/](?=\w)")
+_PART = re.compile(r"[._/@](?=\w)")
 _CODE = re.compile(r"`([^`]+)`")
 
 _TONES = {
@@ -212,7 +212,7 @@ def code_text(text: str) -> Markup:
 
 
 def parts_text(text: str) -> Markup:
-    """Turn a name, of a layer or file, into HTML that may break after its `.`, `_` and `/`."""
+    """Turn a name, of a layer or file, into HTML that may break after its `.`, `_`, `/`, `@`."""
     return Markup(_PART.sub(r"\g<0><wbr>", str(escape(text))))
 
 

@@ -128,6 +128,28 @@ OVERLAID = """() => {
 }"""
 
 
+# A word of a table or a label is in one line; ids and checksums may break anywhere.
+BROKEN = r"""() => {
+  const found = [];
+  const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  for (let node; (node = walk.nextNode());) {
+    const at = node.parentElement;
+    if (!at.closest("td, th, label") || at.closest(".mono, .visually-hidden, pre")) continue;
+    if (!at.checkVisibility()) continue;
+    // The words of a label with a day beside them are together.
+    const words = at.matches("label:has(> .day)") ? /\S.*\S/gu : /[\p{L}\d]{2,}/gu;
+    for (const word of node.data.matchAll(words)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const boxes = [...range.getClientRects()].filter((box) => box.width > 1);
+      if (new Set(boxes.map((box) => Math.round(box.top))).size > 1) found.push(word[0]);
+    }
+  }
+  return [...new Set(found)].map((one) => `${one} is broken`);
+}"""
+
+
 def small_targets(page: Page) -> list[str]:
     """Say what of a page is too small for a finger that operates it."""
     return [f"{page.url}: {one}" for one in page.evaluate(SMALL)]
@@ -138,7 +160,8 @@ def misfits(page: Page) -> list[str]:
     over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     wide = [f"{over} pixels wider than its window"] if over > 0 else []
     twice = [f"two have the id {one}" for one in page.evaluate(TWICE)]
-    every = [*wide, *twice, *page.evaluate(UNREADABLE), *page.evaluate(OVERLAID)]
+    looked = (UNREADABLE, OVERLAID, BROKEN)
+    every = [*wide, *twice, *(one for what in looked for one in page.evaluate(what))]
     return [f"{page.url}: {one}" for one in every]
 
 
