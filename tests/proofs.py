@@ -42,7 +42,7 @@ PROOFS = {
         commands=(_module("bench.chaos"),),
     ),
     "plan": Proof(
-        what="ten million tasks planned and written within 300 MiB (20 GB of disk, two hours)",
+        what="ten million tasks planned and written within 300 MiB (15 GB of disk, one hour)",
         commands=(
             _module(
                 "bench.plan",

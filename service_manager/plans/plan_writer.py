@@ -17,8 +17,8 @@ from tasks.bag.model import State, Task, TaskOutcome
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import Edge, Interest
-from tasks.bag.task_table import put_edge, wait_event
-from tasks.errors import ConflictError, StoreError
+from tasks.bag.task_table import put_edges, wait_event
+from tasks.errors import ConflictError, StoreError, SwathmillError
 from tasks.request.document import First
 from tasks.requests.plan import PlannedTask
 from tasks.storage.limits import grouped
@@ -44,7 +44,7 @@ class _Step:
     key: str
     planned: PlannedTask
     edges: tuple[Edge, ...]
-    created: transitions.Change | None = None  # if it is new
+    created: tuple[transitions.Change, Interest] | None = None  # if it is new
 
 
 @dataclass
@@ -56,6 +56,10 @@ class _Link:
 
 
 _Item = _Step | _Link
+
+
+class _TooManyError(SwathmillError):
+    """Rows that exist need more operations than new ones: the batch does not fit a transaction."""
 
 
 class PlanWriter:
@@ -98,11 +102,10 @@ class PlanWriter:
     def _shard(self, number: str, steps: Sequence[_Item]) -> Iterator[Written]:
         most = self._runtime.most_operations
         for step in steps:
-            early = [put_edge(edge) for edge in step.edges[_TOGETHER:]]
-            for start in range(0, len(early), most):
-                self._put(early[start : start + most], number)
-        # Room for one more operation of each: an existing row's markers change. And for the fence.
-        for batch in grouped(number, steps, self._expected, most=most - 1, spare=1):
+            early = put_edges(step.edges[_TOGETHER:])
+            for some in grouped(number, early, lambda one: (one,), most=most):
+                self._put(some, number)
+        for batch in grouped(number, steps, self._expected, most=most - 1):  # and the fence
             yield self._write(number, batch)
 
     def _write(self, number: str, batch: Sequence[_Item]) -> Written:
@@ -110,16 +113,12 @@ class PlanWriter:
         last: StoreError | None = None
         for tries in range(_TRIES):
             if tries > 1 and len(batch) > 1:  # someone changes these rows: one by one
-                written = Written()
-                for step in batch:
-                    one = self._write(number, [step])
-                    written.tasks += one.tasks
-                    written.rows += one.rows
-                    written.waiting += one.waiting
-                    written.made += one.made
-                return written
+                return self._parts(number, [[step] for step in batch])
             try:
                 return self._attempt(number, batch, fresh=self._fresh and not tries)
+            except _TooManyError:
+                half = len(batch) // 2
+                return self._parts(number, [batch[:half], batch[half:]])
             except ConflictError as error:
                 last = error
             except StoreError as error:
@@ -127,6 +126,17 @@ class PlanWriter:
                 self._runtime.clock.sleep(0.05 * 2**tries)
             self._fences.pop(number, None)
         raise StoreError(f"plan of {self._request}: gave up: {last}") from last
+
+    def _parts(self, number: str, parts: Sequence[Sequence[_Item]]) -> Written:
+        """Write the parts of a batch one after another."""
+        written = Written()
+        for part in parts:
+            one = self._write(number, part)
+            written.tasks += one.tasks
+            written.rows += one.rows
+            written.waiting += one.waiting
+            written.made += one.made
+        return written
 
     def _attempt(self, number: str, batch: Sequence[_Item], *, fresh: bool) -> Written:
         written = Written()
@@ -144,8 +154,7 @@ class PlanWriter:
             task = known.get(step.key)
             if task is None:
                 absent += 1
-                change = self._create(step)
-                interest = self._interest(step)
+                change, interest = self._create(step)
             else:
                 interest = self._interest_in(step, task)
                 change = self._existing(step, task, interest)
@@ -157,6 +166,8 @@ class PlanWriter:
                 written.waiting.append(step.key)
                 if task is None or task.state.live:  # else its revival writes the event
                     operations.append(wait_event(change.task))
+        if len(batch) > 1 and len(operations) >= self._runtime.most_operations:
+            raise _TooManyError
         if operations:
             tasks, fence = self._runtime.tasks, self._fences.get(number, "")
             operations.append(write_fence.passing(tasks, number, self._request, fence))
@@ -181,10 +192,10 @@ class PlanWriter:
             self._makers[task.key] = task.worker, sum(file.size for file in task.files)
 
     def _expected(self, step: _Item) -> tuple[Operation, ...]:
-        """Return the most operations that a step can need; batches are sized by it."""
+        """Return the operations of a step that is new, by which batches are sized."""
         if isinstance(step, _Step):
-            return self._create(step).operations
-        return tuple(map(put_edge, step.edges[:_TOGETHER]))
+            return self._create(step)[0].operations
+        return put_edges(step.edges[:_TOGETHER])
 
     def _link(self, step: _Link) -> transitions.Change:
         """Add dependents to a task in which this request already has an interest."""
@@ -196,16 +207,18 @@ class PlanWriter:
             return transitions.Change(task=task)
         return transitions.link(task, step.edges[:_TOGETHER])
 
-    def _create(self, step: _Step) -> transitions.Change:
+    def _create(self, step: _Step) -> tuple[transitions.Change, Interest]:
         """Return the step as a new task; its inputs are written, so its state is final."""
         if step.created is None:
-            step.created = transitions.create(
+            interest = self._interest(step)
+            change = transitions.create(
                 step.planned.spec,
-                self._interest(step),
+                interest,
                 self._missing(step),
                 step.edges[:_TOGETHER],
                 self._ranks[step.key],
             )
+            step.created = change, interest
         return step.created
 
     def _existing(self, step: _Step, task: Task, interest: Interest) -> transitions.Change:

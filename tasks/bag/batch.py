@@ -1,7 +1,7 @@
 """Change several tasks of one shard together, in as few transactions as the limits allow."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -126,4 +126,9 @@ class _Work:
 
 def tagged(task: Task, etags: Sequence[str]) -> Task:
     """Return a task with its ETag after a transaction, whose first row is always the task's own."""
-    return replace(task, etag=etags[0]) if etags else task
+    if not etags:
+        return task
+    # `replace` takes many times as long, and this is done for each task of a plan.
+    found = object.__new__(Task)
+    vars(found).update(vars(task), etag=etags[0])
+    return found

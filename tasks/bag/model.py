@@ -91,7 +91,7 @@ class Task:
     somebody last asked for another try: it is not to be made of the same bytes again.
     `rank` is the place of the first result that the task serves, among those of the requests that
     asked for it: tasks of the lowest rank are sent first.
-    `spec` is its specification in JSON, empty where that has rows of its own. `given` has the files
+    `spec` is its specification, packed, empty where that has rows of its own. `given` has the files
     of inputs by their index, as they were told when these ended: until the next attempt has ended,
     and not of all inputs.
     """

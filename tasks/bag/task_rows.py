@@ -173,6 +173,32 @@ def load_given(text: bytes) -> tuple[tuple[int, tuple[ArtifactFile, ...]], ...]:
     )
 
 
+def dump_dependents(edges: Sequence[Edge]) -> bytes:
+    """Edges from one task as a binary property: of each the dependent's key and its bits.
+
+    The 32 bytes of the key are followed by the number of bytes of the bits, in two bytes, and
+    these; all with the highest first.
+    """
+    return b"".join(
+        bytes.fromhex(edge.dependent) + size.to_bytes(2) + edge.bits.to_bytes(size)
+        for edge in edges
+        for size in ((edge.bits.bit_length() + 7) // 8,)
+    )
+
+
+def load_dependents(key: str, data: bytes) -> tuple[Edge, ...]:
+    """Return the edges of a binary property, from the task `key`."""
+    edges: list[Edge] = []
+    at = 0
+    while at < len(data):
+        start = at + 34
+        end = start + int.from_bytes(data[start - 2 : start])
+        bits = int.from_bytes(data[start:end])
+        edges.append(Edge(key=key, dependent=data[at : at + 32].hex(), bits=bits))
+        at = end
+    return tuple(edges)
+
+
 def _dump_file(file: ArtifactFile, most: int) -> list[object]:
     """Name, blob, size, checksum; then, where there is any, what else is said of it."""
     said: dict[str, object] = {}

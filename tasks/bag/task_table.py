@@ -5,9 +5,10 @@ One partition per shard (`keys.shard`). By RowKey prefix:
 | row | is |
 |---|---|
 | `t|key` | the task, with its specification if that is small |
-| `s|key|n` | else its specification, JSON in parts of at most 60 KiB |
+| `s|key|n` | else its specification, packed, in parts of at most 60 KiB |
 | `w|request|key` | a request's interest in it: its name among the results, and its outcome |
 | `e|key|dependent` | an edge: `dependent` waits for it, and which of its inputs it is |
+| `e|key|ghash` | several edges that were written together |
 | `a|key|k` | an ended attempt |
 | `p|request` | the write fence: whether the request may still get interests in this shard |
 | `o|key|name` | a completion event, not processed yet: an ended attempt, or an end without one |
@@ -16,11 +17,13 @@ One partition per shard (`keys.shard`). By RowKey prefix:
 | `z|time|key` | ready later |
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from tasks.bag import spec_packing
 from tasks.bag.categories import Category
 from tasks.bag.kinds import Spec, load_spec
 from tasks.bag.model import USE, ArtifactFile, Attempt, RunUse, State, Task, TaskOutcome
@@ -33,8 +36,10 @@ from tasks.bag.task_rows import (
     ReadyMarker,
     RunningMarker,
     WriteFence,
+    dump_dependents,
     dump_files,
     dump_given,
+    load_dependents,
     load_files,
     load_given,
 )
@@ -42,7 +47,7 @@ from tasks.errors import StoreError
 from tasks.storage import updates
 from tasks.storage.clock import Clock
 from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut, in_json
-from tasks.storage.schema import SPECS_IN_TASKS, written
+from tasks.storage.schema import BRIEF_ROWS, SPECS_IN_TASKS, written
 from tasks.storage.store import (
     PROPERTY_BYTES,
     Entity,
@@ -58,12 +63,13 @@ from tasks.storage.updates import prefix_range
 
 TABLE = "tasks"
 _PART = 60 * 2**10
-_IN_ROW = 2 * 2**10  # bytes of a specification in its task's row, which is written again and again
+_IN_ROW = 2**10  # bytes of a specification in its task's row, which is written again and again
 _INPUTS = 8  # that a task has at most whose row has their files,
 _FILES_OF_INPUT = 2**10  # and bytes of the files of one
 _MESSAGE = 500  # characters of a line for people
 _LOG = 16 * 2**10  # characters of an attempt's log tail; Azure stores UTF-16
 _APART = 8  # rows read for one that is wanted, at most, before it is read by itself
+_EDGES_IN_ROW = 12  # at most: the row fits into a page of an SQLite file
 _EDGES = 128  # rows read in one call for each task whose edges are wanted
 
 
@@ -91,6 +97,16 @@ MARKERS = (RowKind.READY, RowKind.RUNNING, RowKind.LATER)
 @dataclass(frozen=True, kw_only=True)
 class _SpecPart:
     json: bytes
+
+
+def _part(number: int) -> Callable[[Row], str]:
+    """Return how one part of a RowKey is read, from 1: the key, or a request."""
+    return lambda row: row.row.split("|")[number]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EdgeGroup:
+    dependents: bytes
 
 
 def _tail(log: str) -> str:
@@ -130,6 +146,7 @@ INTEREST = Codec(
         "stopped": Form(sparse=True),
         "files": _FILES,
     },
+    named={"request": _part(1), "key": _part(2)},
 )
 COMPLETION_EVENT = Codec(
     CompletionEvent,
@@ -142,8 +159,9 @@ COMPLETION_EVENT = Codec(
         "use": USE,
     },
     apart={"row": lambda row: row.row},
+    named={"key": _part(1)},
 )
-EDGE = Codec(Edge, "edge", {"bits": BITS})
+EDGE = Codec(Edge, "edge", {"bits": BITS}, named={"key": _part(1), "dependent": _part(2)})
 ATTEMPT = Codec(
     Attempt,
     "attempt",
@@ -154,16 +172,24 @@ ATTEMPT = Codec(
         "reading": Form(sparse=True),
         "use": USE,
     },
+    named={"key": _part(1)},
 )
 WRITE_FENCE = Codec(WriteFence, "write fence")
 READY = Codec(
     ReadyMarker,
     "ready",
     {"rank": _RANK},
-    apart={"request": lambda row: row.row.split("|")[1]},
+    apart={"request": _part(1)},
+    named={"key": _part(2)},
 )
-LATER = Codec(LaterMarker, "later", apart={"due": lambda row: int(row.row.split("|")[1]) / 1000})
-RUNNING = Codec(RunningMarker, "running")
+LATER = Codec(
+    LaterMarker,
+    "later",
+    apart={"due": lambda row: int(row.row.split("|")[1]) / 1000},
+    named={"key": _part(2)},
+)
+RUNNING = Codec(RunningMarker, "running", named={"key": _part(1)})
+_EDGE_GROUP = Codec(_EdgeGroup, "edges", {"dependents": Form()})
 _SPEC = Codec(_SpecPart, "spec", {"json": Form()})
 
 
@@ -234,14 +260,16 @@ def replace_task(task: Task, etag: str = "") -> Replace:
     return Replace(row=task_row(task.key), entity=TASK.dump(task), etag=etag or task.etag)
 
 
-def with_spec(task: Task, spec: Spec) -> tuple[Task, list[Insert]]:
-    """Return a new task with its specification, and the rows of one that is large, in parts."""
+def stored_spec(key: str, spec: Spec) -> tuple[bytes, list[Insert]]:
+    """Return what a new task's row has of its specification, and the rows of one that is large."""
     data = spec.model_dump_json().encode()
+    if written() >= BRIEF_ROWS:
+        data = spec_packing.pack(data)
     if len(data) <= _IN_ROW and written() >= SPECS_IN_TASKS:
-        return replace(task, spec=data), []
+        return data, []
     parts = [data[start : start + _PART] for start in range(0, len(data), _PART)]
-    return task, [
-        Insert(row=f"s|{task.key}|{n:03d}", entity=_SPEC.dump(_SpecPart(json=part)))
+    return b"", [
+        Insert(row=f"s|{key}|{n:03d}", entity=_SPEC.dump(_SpecPart(json=part)))
         for n, part in enumerate(parts)
     ]
 
@@ -265,6 +293,29 @@ def put_interest(interest: Interest) -> Upsert:
 def put_edge(edge: Edge) -> Upsert:
     """Write an edge's row."""
     return Upsert(row=f"e|{edge.key}|{edge.dependent}", entity=EDGE.dump(edge))
+
+
+def put_edges(edges: Sequence[Edge]) -> tuple[Upsert, ...]:
+    """Write edges from one task, several in a row, whose RowKey is made of what it says."""
+    if len(edges) < 2 or written() < BRIEF_ROWS:
+        return tuple(map(put_edge, edges))
+    return tuple(
+        _put_group(edges[start : start + _EDGES_IN_ROW])
+        for start in range(0, len(edges), _EDGES_IN_ROW)
+    )
+
+
+def _put_group(edges: Sequence[Edge]) -> Upsert:
+    group = _EdgeGroup(dependents=dump_dependents(edges))
+    name = hashlib.sha256(group.dependents).hexdigest()[:16]
+    return Upsert(row=f"e|{edges[0].key}|g{name}", entity=_EDGE_GROUP.dump(group))
+
+
+def load_edges(row: Row) -> tuple[Edge, ...]:
+    """Return the edges that a row has."""
+    if "dependents" not in row.entity:
+        return (EDGE.load(row),)
+    return load_dependents(first_in(row), _EDGE_GROUP.load(row).dependents)
 
 
 def insert_attempt(attempt: Attempt) -> Insert:
@@ -390,6 +441,18 @@ def first_in(row: Row) -> str:
     return row.row.split("|", 2)[1]
 
 
+def _distinct(rows: Iterable[Row]) -> Iterator[Edge]:
+    """Yield the edges of rows; one that has a row of its own may be in a group, too."""
+    key, met = "", set[Edge]()
+    for row in rows:
+        for edge in load_edges(row):
+            if edge.key != key:
+                key, met = edge.key, set()
+            if edge not in met:
+                met.add(edge)
+                yield edge
+
+
 class TaskTable:
     """The table `tasks` in a store. Every call may raise StoreError."""
 
@@ -448,7 +511,7 @@ class TaskTable:
         absent = [key for key in apart if key not in parts]
         if absent:
             raise StoreError(f"task {absent[0]} has no specification")
-        return {key: load_spec(b"".join(parts[key])) for key in tasks}
+        return {key: load_spec(spec_packing.unpack(b"".join(parts[key]))) for key in tasks}
 
     def tasks_of_all(self, keys: Iterable[str]) -> dict[str, Task]:
         """Return tasks of any shards, by key, read as `tasks` reads them."""
@@ -540,11 +603,11 @@ class TaskTable:
         """
         if len(keys) == 1:
             return self.edges(keys[0])
-        return map(EDGE.load, self._near(shard, RowKind.EDGE, keys, _EDGES))
+        return _distinct(self._near(shard, RowKind.EDGE, keys, _EDGES))
 
     def edges(self, key: str) -> Iterator[Edge]:
         """Yield the edges to a task's dependents."""
-        return map(EDGE.load, self._scan(shard(key), f"e|{key}|"))
+        return _distinct(self._scan(shard(key), f"e|{key}|"))
 
     def fence(self, request: str, shard: str) -> WriteFence | None:
         """Return a request's write fence in a shard."""

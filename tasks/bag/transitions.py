@@ -81,6 +81,7 @@ def create(
     No other row can exist without the task's row. `missing` has a bit for each input that is not
     DONE.
     """
+    stored, parts = task_table.stored_spec(interest.key, spec)
     task = Task(
         key=interest.key,
         phase=spec.phase,
@@ -92,8 +93,8 @@ def create(
         interests=(interest.request,),
         sponsor=interest.request,
         rank=rank,
+        spec=stored,
     )
-    task, parts = task_table.with_spec(task, spec)
     operations = (
         task_table.insert_task(task),
         *parts,
@@ -490,7 +491,7 @@ def _fence(task: Task, fencing_token: str) -> None:
 
 
 def _edges(edges: Sequence[Edge]) -> tuple[Upsert, ...]:
-    return tuple(map(task_table.put_edge, edges))
+    return task_table.put_edges(edges)
 
 
 def _inserted(operation: Upsert) -> Insert:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hint
 
 from pydantic import TypeAdapter
 
-from tasks.storage.schema import current, outgoing
+from tasks.storage.schema import BRIEF_ROWS, current, outgoing, written
 from tasks.storage.store import Entity, Row, Value
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ T = TypeVar("T", bound="DataclassInstance")
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """How a field is stored. None: as it is. `sparse`: not at all while it has its default."""
+    """How a field is stored. None: as it is.
+
+    `sparse`: rows of schema 6 lack it, too, while it has its default.
+    """
 
     write: Callable[[Any], Value] | None = None
     read: Callable[[Any], object] | None = None
@@ -69,10 +72,12 @@ def in_json(
 class Codec(Generic[T]):
     """Rows of one kind, `kind` in `schema.UPGRADES`.
 
-    A property that a row lacks has the field's default; a property without a field is left out.
-    The field `etag` is the row's own. `apart` says how other fields that are no properties are
-    read off a row. The class may have no cached properties: they would be stored. It has no
-    `__post_init__`: what is read does not go through the constructor.
+    A field that has its default is not stored, and a property that a row lacks has the field's
+    default: no default of a class may change. A property without a field is left out. The field
+    `etag` is the row's own. `apart` says how other fields that are no properties are read off a
+    row, `named` the same of those that are properties in rows of schema 6. The class may have no
+    cached properties: they would be stored. It has no `__post_init__`: what is read does not go
+    through the constructor.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Codec(Generic[T]):
         kind: str,
         forms: Mapping[str, Form] | None = None,
         apart: Mapping[str, Callable[[Row], object]] | None = None,
+        named: Mapping[str, Callable[[Row], object]] | None = None,
     ) -> None:
         if hasattr(cls, "__post_init__"):
             raise TypeError(f"{cls.__name__} has a __post_init__, which `load` would pass over")
@@ -89,12 +95,17 @@ class Codec(Generic[T]):
         own = {each.name: each for each in fields(cls)}
         found = {"etag": lambda row: row.etag, **(apart or {})}
         self._apart = {name: read for name, read in found.items() if name in own}
+        self._named = {**self._apart, **(named or {})}
         hints = get_type_hints(cls)
         stored = {
             name: (forms or {}).get(name) or _form(hints[name]) for name in own if name not in found
         }
         self._writes = [(name, form.write) for name, form in stored.items() if form.write]
-        self._reads = [(name, form.read) for name, form in stored.items() if form.read]
+        self._reads = [
+            (name, form.read)
+            for name, form in stored.items()
+            if form.read and name not in self._named
+        ]
         self._names = tuple(own)
         self._absent = {
             name: form.write(value) if form.write else value
@@ -103,9 +114,25 @@ class Codec(Generic[T]):
             if value is not MISSING
         }
         self._sparse = [(name, _default(own[name])) for name in stored if stored[name].sparse]
+        self._brief = [
+            (name, _default(own[name]), form.write)
+            for name, form in stored.items()
+            if name not in self._named
+        ]
 
     def dump(self, value: T) -> Entity:
         """Return the properties of a value's row."""
+        if written() < BRIEF_ROWS:
+            return self._dump_in_full(value)
+        own, entity = vars(value), {}
+        for name, default, write in self._brief:
+            found = own[name]
+            if found is not default and found != default:
+                entity[name] = write(found) if write else found
+        return outgoing(self.kind, entity)
+
+    def _dump_in_full(self, value: T) -> Entity:
+        """Return the properties as schema 6 has them."""
         entity: Entity = {**vars(value)}
         for name in self._apart:
             del entity[name]
@@ -128,7 +155,7 @@ class Codec(Generic[T]):
         values: dict[str, Any] = {**self._absent, **current(self.kind, row)}
         for name, read in self._reads:
             values[name] = read(values[name])
-        for name, read_off in self._apart.items():
+        for name, read_off in self._named.items():
             values[name] = read_off(row)
         # As its constructor does, which takes several times as long where the class is frozen.
         value = object.__new__(self.of)

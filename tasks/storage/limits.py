@@ -88,18 +88,16 @@ def grouped(
     operations: Callable[[T], Sequence[Operation]],
     *,
     most: int = BATCH_OPERATIONS,
-    spare: int = 0,
 ) -> Iterator[list[T]]:
     """Yield items in groups, in order, the operations of each within one transaction.
 
-    A transaction has `most` operations, of which `spare` are kept free for each item. A quarter of
-    its bytes stays free, too.
+    A transaction has at most `most` operations. A quarter of its bytes stays free.
     """
     group: list[T] = []
     count = size = 0
     for item in items:
         own = operations(item)
-        number, more = len(own) + spare, sum(operation_size(partition, one) for one in own)
+        number, more = len(own), sum(operation_size(partition, one) for one in own)
         if group and (count + number > most or size + more > _GROUP):
             yield group
             group, count, size = [], 0, 0

@@ -30,6 +30,10 @@ QUOTAS_OF_ALL = 7
 SPECS_IN_TASKS = 7
 """Small specifications in the rows of their tasks."""
 
+BRIEF_ROWS = 7
+"""Rows without what their RowKeys say and what has its default, packed specifications, and edges
+that are written together in one row."""
+
 Upgrade = Callable[[Entity], Entity]
 
 

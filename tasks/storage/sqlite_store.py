@@ -66,9 +66,20 @@ class SqliteStore:
         check_transaction(partition, operations, MOST_OPERATIONS)
         # What no row had before; that the rows of a transaction share it does no harm.
         etag = secrets.randbits(63)
-        texts = ["" if isinstance(one, Delete) else _encode(one.entity) for one in operations]
+        # In order of key, neighbours go into one page while it is at hand.
+        new = sorted(
+            (table, partition, one.row, _encode(one.entity), etag)
+            for one in operations
+            if isinstance(one, Insert)
+        )
+        others = [
+            (one, "" if isinstance(one, Delete) else _encode(one.entity))
+            for one in operations
+            if not isinstance(one, Insert)
+        ]
         with self._file.write(f"writing {table} {operations[0].row!r}") as connection:
-            for operation, text in zip(operations, texts, strict=True):
+            _insert(connection, new)
+            for operation, text in others:
                 key = (table, partition, operation.row)
                 self._apply(connection, key, operation, text, etag)
         written = str(etag)
@@ -101,13 +112,11 @@ class SqliteStore:
         self,
         connection: sqlite3.Connection,
         key: tuple[str, str, str],
-        operation: Operation,
+        operation: Upsert | Replace | MergeEntity | Delete,
         text: str,
         etag: int,
     ) -> None:
         match operation:
-            case Insert():
-                done = connection.execute(_INSERT, (*key, text, etag))
             case Upsert():
                 done = connection.execute(_UPSERT, (*key, text, etag))
             case Replace():
@@ -124,8 +133,7 @@ class SqliteStore:
             case Delete():
                 done = connection.execute(_DELETE + _IF_MATCH, (*key, _number(operation.etag)))
         if done.rowcount != 1:
-            what = "exists" if isinstance(operation, Insert) else "is absent or was changed"
-            raise ConflictError(f"writing {key[0]}: row {operation.row!r} {what}")
+            raise ConflictError(f"writing {key[0]}: row {operation.row!r} is absent or was changed")
 
     def _row(self, partition: str, row: str, text: str, etag: int) -> Row:
         return Row(partition=partition, row=row, entity=self._decode(text), etag=str(etag))
@@ -139,6 +147,15 @@ class SqliteStore:
             }
         except (ValueError, AttributeError) as error:
             raise self._file.damaged(error) from error
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[str, str, str, str, int]]) -> None:
+    if not rows or connection.executemany(_INSERT, rows).rowcount == len(rows):
+        return
+    for table, partition, row, _, etag in rows:
+        found = connection.execute(_GET, (table, partition, row)).fetchone()
+        if found[1] != etag:
+            raise ConflictError(f"writing {table}: row {row!r} exists")
 
 
 def _encode(entity: Entity) -> str:

@@ -1,9 +1,11 @@
 """One machine in a test: a manager on the memory store and a worker that runs what it is sent."""
 
 import hashlib
+import string
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from random import Random
 
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
@@ -25,6 +27,11 @@ from tasks.storage.clock import ManualClock
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 Outcome = Category | None
 Decide = Callable[[protocol.Claimed], Outcome]
+
+
+def scribble(length: int) -> str:
+    """A text that packing makes a quarter shorter, no more."""
+    return "".join(Random(1).choices(string.ascii_letters + string.digits, k=length))
 
 
 def collect(name: str) -> CollectSpec:

@@ -1,8 +1,9 @@
 """Rows as they are stored: keys, names, types and values of each kind, held to a file.
 
-`row_formats.json` has the rows of schema 6. Stored rows outlive a build: what differs
-from the file needs a new schema number and an upgrade. `python -m tests.tasks.test_row_formats`
-writes the file again.
+`row_formats_6.json` has the rows of schema 6, as they are written beside the build before, and
+`row_formats_7.json` those of schema 7. Stored rows outlive a build: what differs from the files
+needs a new schema number and an upgrade. `python -m tests.tasks.test_row_formats` writes the files
+again.
 """
 
 import hashlib
@@ -10,6 +11,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from reprojection.read.completeness import Completeness, Missing
 from service_manager.leader.leadership import Leadership
@@ -46,12 +49,15 @@ from tasks.requests.plan import Gap
 from tasks.requests.request_table import REQUEST, PhaseCount, Preview, RequestRow, RequestTable
 from tasks.service import backup
 from tasks.service.memory_runtime import memory_runtime
+from tasks.storage import schema
 from tasks.storage.codec import Codec
 from tasks.storage.memory_store import MemoryStore
-from tasks.storage.schema import SCHEMA
+from tasks.storage.schema import OLDEST, SCHEMA
 from tasks.storage.store import Delete, Row, Upsert, Value
 
-FILE = Path(__file__).with_name("row_formats.json")
+FILES_OF = {
+    number: Path(__file__).with_name(f"row_formats_{number}.json") for number in (OLDEST, SCHEMA)
+}
 CODECS: dict[RowKind | None, Codec[Any]] = {
     RowKind.TASK: task_table.TASK,
     RowKind.INTEREST: task_table.INTEREST,
@@ -135,6 +141,9 @@ def task_rows(runtime: Runtime) -> None:
         "superseded": transitions.supersede(waits, "a" * 64, "first cause"),
         "waits anew": transitions.reconsider(waits, 1),
         "told": transitions.deliver(at("1", wanted), "r2"),
+        "dependents": transitions.create(
+            COLLECT, INTEREST, 0, (edge, replace(edge, dependent="ab" * 32, bits=2**70))
+        ),
     }
     for name, change in changes.items():  # in a partition each
         operations = [
@@ -287,7 +296,7 @@ def event(number: int, category: Category | None, duration: float) -> Completion
 def tables() -> dict[str, list[Row]]:
     runtime = memory_runtime()
     assert isinstance(runtime.store, MemoryStore)
-    backup._begin(runtime.store, runtime.clock, FILE, backup.Totals(rows=3, blobs=4))
+    backup._begin(runtime.store, runtime.clock, Path("file"), backup.Totals(rows=3, blobs=4))
     task_rows(runtime)
     request_rows(runtime)
     other_rows(runtime)
@@ -298,8 +307,7 @@ def stored() -> dict[str, dict[str, object]]:
     """All rows by table, partition and RowKey, with the type and value of each property."""
     return {
         f"{table} {row.partition} {row.row}": {
-            name: plain(SCHEMA - value if name == "schema" else value)  # type: ignore[operator]
-            for name, value in sorted(row.entity.items())
+            name: plain(value) for name, value in sorted(row.entity.items())
         }
         for table, some in tables().items()
         for row in some
@@ -317,16 +325,52 @@ def plain(value: Value) -> list[object]:
     return [kind, data.decode() if data.isascii() else data.hex()]
 
 
-def test_rows_are_stored_as_before() -> None:
+@pytest.fixture(params=sorted(FILES_OF))
+def number(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A schema by which rows are written."""
+    written: int = request.param
+    monkeypatch.setattr(schema._Written, "number", written)
+    return written
+
+
+def test_rows_are_stored_as_before(number: int) -> None:
     found = json.loads(json.dumps(stored()))
-    expected = json.loads(FILE.read_text())
+    expected = json.loads(FILES_OF[number].read_text())
     assert found.keys() == expected.keys()
     for name, properties in expected.items():
         assert found[name] == properties, name
 
 
+def test_both_schemas_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    brief = loaded()
+    monkeypatch.setattr(schema._Written, "number", OLDEST)
+    full = loaded()
+    assert brief.keys() == full.keys()
+    for name, value in full.items():
+        assert brief[name] == value, name
+
+
+def loaded() -> dict[str, object]:
+    """All rows as values, without specifications, which schema 6 has in rows of their own."""
+    found: dict[str, object] = {}
+    for table, some in tables().items():
+        for row in some:
+            how = codec(table, row)
+            where = f"{table} {row.partition}"
+            if how in (task_table.EDGE, task_table._EDGE_GROUP):
+                edges = task_table.load_edges(row)
+                found |= {f"{where} {edge.key} {edge.dependent}": edge for edge in edges}
+            elif how is not None:
+                value = how.load(row)
+                plain = replace(value, spec=b"") if isinstance(value, Task) else value
+                found[f"{where} {row.row}"] = plain
+    return found
+
+
 def codec(table: str, row: Row) -> Codec[Any] | None:
     """Return how a row is read; None of what is read in another way, or is no whole row."""
+    if "dependents" in row.entity:
+        return task_table._EDGE_GROUP
     if table == "tasks":
         return CODECS.get(kind_of(row.row)) if "schema" in row.entity else None
     if table == "requests":
@@ -340,7 +384,7 @@ def codec(table: str, row: Row) -> Codec[Any] | None:
     return workers.WORKER if table == "workers" else outbox._MAIL
 
 
-def test_what_is_stored_is_read_back() -> None:
+def test_what_is_stored_is_read_back(number: int) -> None:
     kinds = set()
     for table, some in tables().items():
         for row in some:
@@ -348,9 +392,12 @@ def test_what_is_stored_is_read_back() -> None:
             if found is not None:
                 assert found.dump(found.load(row)) == row.entity
                 kinds.add(id(found))
-    assert len(kinds) == len(CODECS) + 8
+    groups = number >= schema.BRIEF_ROWS
+    assert len(kinds) == len(CODECS) + 8 + groups
 
 
 if __name__ == "__main__":
-    lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in stored().items())
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    for each, file in FILES_OF.items():
+        schema._Written.number = each
+        lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in stored().items())
+        file.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -15,7 +15,7 @@ from tasks.requests import outbox, request_operations
 from tasks.requests.plan import Gap, Plan
 from tasks.storage.blobs import split_blob
 from tasks.storage.schema import SCHEMA
-from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of, scribble
 
 G = [collect(f"g{i}") for i in range(4)]
 A, B = mosaic("a", G[0], G[1]), mosaic("b", G[2], G[3])
@@ -461,8 +461,8 @@ def _beat(b: Bench, claimed: protocol.Claimed) -> tuple[str, ...]:
 
 @pytest.mark.provokes(Category.UPSTREAM_FAILED)
 def test_a_successor_that_cannot_be_stored_is_a_gap_and_the_manager_goes_on() -> None:
-    long = collect("g" * 30_000)
-    big = mosaic("big", G[0], long).model_copy(update={"clip": "c" * 3_080_000})
+    long = collect(scribble(30_000))
+    big = mosaic("big", G[0], long).model_copy(update={"clip": scribble(4_104_000)})
     plans = {"big": plan_of(*G, long, big, A, outputs={"big": "out", "ab": "out"})}
     b = Bench(
         plans=plans,
@@ -481,7 +481,7 @@ def test_a_successor_that_cannot_be_stored_is_a_gap_and_the_manager_goes_on() ->
 
 
 def test_a_plan_that_cannot_be_stored_says_so() -> None:
-    big = mosaic("big", G[0]).model_copy(update={"clip": "c" * 4_000_000})
+    big = mosaic("big", G[0]).model_copy(update={"clip": scribble(6_000_000)})
     b = Bench(plans={"big": plan_of(G[0], big, outputs={"big": "out"})})
     row = b.until_ended(b.submit("big"))
     assert row.state is RequestState.FAILED

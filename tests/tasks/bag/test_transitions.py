@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.bag import task_table, transitions
+from tasks.bag import spec_packing, task_table, transitions
 from tasks.bag.categories import RULES, Category, Retry
 from tasks.bag.model import ArtifactFile, Attempt, Phase, State, Task, TaskOutcome
 from tasks.bag.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.bag.task_rows import Edge, Interest
 from tasks.bag.task_table import MARKERS, RowKind, TaskTable, kind_of
 from tasks.bag.transitions import Change, RetryPolicy
+from tasks.canonical import digest_of
 from tasks.errors import FencedError
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Insert, Operation, Replace, Row
@@ -393,7 +394,7 @@ def test_telling_in_any_order_and_twice_comes_to_the_same(ends: list[tuple[int, 
 
 def test_rows_come_back_as_they_were() -> None:
     store = MemoryStore()
-    inputs = tuple(Input(key=f"{i:064x}", name=f"granule {i}") for i in range(900))
+    inputs = tuple(Input(key=digest_of(str(i)), name=f"granule {i}") for i in range(2000))
     spec = MosaicSpec(name="wide", grid=GRID, inputs=inputs)
     first = Interest(request="r", key=spec.key, phase=spec.phase, name="wide", output="out")
     edge = Edge(key=spec.key, dependent="d" * 64, bits=2**899 + 1)
@@ -871,7 +872,7 @@ def test_files_of_inputs_come_one_after_another() -> None:
 
 def test_a_large_specification_has_rows_of_its_own() -> None:
     for inputs, apart in ((10, 0), (40, 1)):
-        some = tuple(Input(key=f"{i:064x}", name=f"granule {i}") for i in range(inputs))
+        some = tuple(Input(key=digest_of(str(i)), name=f"granule {i}") for i in range(inputs))
         spec = MosaicSpec(name="wide", grid=GRID, inputs=some)
         first = Interest(request="r", key=spec.key, phase=spec.phase)
         made = transitions.create(spec, first, 1)
@@ -893,7 +894,7 @@ def test_what_is_written_for_a_new_task() -> None:
         has_dependents=True,
         interests=("r2",),
         sponsor="r2",
-        spec=SPEC.model_dump_json().encode(),
+        spec=spec_packing.pack(SPEC.model_dump_json().encode()),
     )
     assert made.task == expected
     tasks = TaskTable(MemoryStore())

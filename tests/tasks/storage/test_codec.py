@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tasks.bag.model import Phase, TaskOutcome
+from tasks.storage import schema
 from tasks.storage.codec import BITS, Codec, Form, cut, in_json, up_to_a_word
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Entity, Row
@@ -23,6 +24,10 @@ class Thing:
     etag: str = field(default="", compare=False)
 
 
+def row_key(row: Row) -> str:
+    return row.row
+
+
 THING = Codec(
     Thing,
     "thing",
@@ -32,7 +37,7 @@ THING = Codec(
         "sparse": Form(sparse=True),
         "counts": in_json(dict[Phase, int]),
     },
-    apart={"key": lambda row: row.row},
+    apart={"key": row_key},
 )
 
 
@@ -48,12 +53,37 @@ def test_a_value_is_stored_in_plain_types() -> None:
         "phase": "collection",
         "outcome": "gap",
         "bits": "400000000000000000",
-        "seconds": 0.0,
         "text": "lon",
+    }
+    assert {type(value) for value in stored.values()} == {int, str}
+    assert THING.dump(Thing(key="k", phase=Phase.REDUCTION, sparse=True))["sparse"] is True
+
+
+def test_the_build_before_gets_rows_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema._Written, "number", schema.BRIEF_ROWS - 1)
+    thing = Thing(key="k", phase=Phase.COLLECTION)
+    assert THING.dump(thing) == {
+        "schema": schema.BRIEF_ROWS - 1,
+        "phase": "collection",
+        "outcome": "",
+        "bits": "0",
+        "seconds": 0.0,
+        "text": "",
         "counts": "{}",
     }
-    assert {type(value) for value in stored.values()} == {int, str, float}
-    assert THING.dump(Thing(key="k", phase=Phase.REDUCTION, sparse=True))["sparse"] is True
+
+
+def test_what_a_row_key_says_is_stored_for_the_build_before_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codec = Codec(Thing, "thing", {"counts": in_json(dict[Phase, int])}, named={"key": row_key})
+    thing = Thing(key="k", phase=Phase.COLLECTION)
+    brief = codec.dump(thing)
+    assert brief == {"schema": SCHEMA, "phase": "collection"}
+    monkeypatch.setattr(schema._Written, "number", schema.BRIEF_ROWS - 1)
+    full = codec.dump(thing)
+    assert full["key"] == "k"
+    assert codec.load(row(brief)) == codec.load(row(full)) == thing
 
 
 def test_a_row_comes_back_with_its_name_and_etag() -> None:
