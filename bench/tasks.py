@@ -52,7 +52,7 @@ from tasks.requests.plan import Plan, PlannedTask
 from tasks.service import logs
 from tasks.service.connect import connect
 from tasks.settings import Settings
-from worker.slots.service import consume
+from worker.slots.service import consumer
 from worker.slots.supervisor import Supervisor
 
 OUT = Path(__file__).parent / "out"
@@ -138,14 +138,14 @@ def work(settings: Settings) -> None:
 
     threading.Thread(target=_beat, args=(runtime, settings), daemon=True).start()
     slots = Slots(settings, run)
-    consume(make_app(settings.redis_url.get_secret_value()), cast("Supervisor", slots))
+    consumer(make_app(settings.redis_url.get_secret_value()), cast("Supervisor", slots))()
 
 
 def count(settings: Settings) -> None:
     """A worker's process of bare Celery."""
     redis = Redis.from_url(settings.redis_url.get_secret_value())
     slots = Slots(settings, lambda _keys: _ignore(redis.rpush(COUNTED, "")))
-    consume(make_app(settings.redis_url.get_secret_value()), cast("Supervisor", slots))
+    consumer(make_app(settings.redis_url.get_secret_value()), cast("Supervisor", slots))()
 
 
 def _ignore(_value: object) -> None:

@@ -1,18 +1,21 @@
 """Hand secrets over to a process that has forked others first: they never have them in memory.
 
 A process begins with its whole environment in its memory, and so do its forks. `without` has the
-program start anew without some of it, which lies in a file without a name meanwhile. Its forks are
-made before `take` reads that file.
+program start anew without some of it, which lies in a file without a name meanwhile; or who starts
+it keeps some of it back, and writes it into a `Pipe` when it is known. Its forks are made before
+`take` reads that file.
 """
 
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 VARIABLE = "SWATHMILL_HANDED_OVER"
 """Holds the number of the file; absent where nothing was handed over."""
+
+_known = False  # a secret is, or was, in the memory of this process
 
 
 def without(is_secret: Callable[[str, str], bool]) -> None:
@@ -35,8 +38,40 @@ def without(is_secret: Callable[[str, str], bool]) -> None:
     os.execve(sys.executable, sys.orig_argv, {**rest, VARIABLE: str(file)})
 
 
+class Pipe:
+    """A file of variables for one program, which are written into it once they are known."""
+
+    def __init__(self) -> None:
+        """Open it; the program gets `reading`, whose number `VARIABLE` says."""
+        self.reading, self._writing = os.pipe()
+
+    def write(self, variables: Mapping[str, str]) -> None:
+        """Hand the variables over; a program that has ended takes none."""
+        with suppress(BrokenPipeError), os.fdopen(self._writing, "w") as file:
+            json.dump(dict(variables), file)
+        self._writing = -1
+
+    def close(self) -> None:
+        """Hand nothing over: the program waits for it no longer."""
+        if self._writing >= 0:
+            os.close(self._writing)
+            self._writing = -1
+
+
+def know() -> None:
+    """Take note that a secret is in the memory of this process, and so in that of its forks."""
+    global _known
+    _known = True
+
+
+def is_unknown() -> bool:
+    """Tell whether this process is handed over something that was never in its memory yet."""
+    return VARIABLE in os.environ and not _known
+
+
 def take() -> None:
-    """Have in the environment what was handed over."""
+    """Have in the environment what was handed over; wait until it is known."""
+    know()
     number = os.environ.pop(VARIABLE, "")
     if number:
         with os.fdopen(int(number)) as handed:

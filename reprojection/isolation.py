@@ -17,6 +17,7 @@ import os
 import pickle
 import resource
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -27,8 +28,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, ParamSpec, Self, TypeVar, cast
 
-from processes import plain_answers, proctree
-from processes.parents import die_with_parent
+from processes import handed_over, plain_answers, proctree
+from processes.parents import die_with_parent, name_process
 from processes.reading_rights import reader_environment, shut_in_reader
 from reprojection.errors import ReprojectionError, UnreadableGranuleError
 from reprojection.read.outline import Outline, read_outline, read_outlines_until
@@ -90,7 +91,7 @@ class ReadingProcess:
         self._modules = tuple(modules)
         self._writing = () if writing is None else (writing,)
         self._most_written = most_written
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: subprocess.Popen[bytes] | _ForkedChild | None = None
         self._turn = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -104,9 +105,15 @@ class ReadingProcess:
     ) -> None:
         self.close()
 
-    def begin(self) -> None:
-        """Start the child, which imports its modules meanwhile; the first call waits for less."""
+    def begin(self, *, fork: bool = False) -> None:
+        """Start the child, which imports its modules meanwhile; the first call waits for less.
+
+        With `fork` it is a fork of this process, and has what this has imported. The process must
+        have one thread then, no file or connection open, and never have had a secret in memory.
+        """
         with self._turn:
+            if fork and self._child is None:
+                self._child = _ForkedChild(self._memory, self._modules)
             self._started()
 
     def close(self) -> None:
@@ -114,7 +121,7 @@ class ReadingProcess:
         child, self._child = self._child, None
         if child is None:
             return
-        # The child leads a session of its own, which holds the running call too.
+        # The child leads a group of its own, which holds the running call too.
         proctree.kill_group(child.pid)
         child.wait()
         for pipe in (child.stdin, child.stdout):
@@ -172,7 +179,7 @@ class ReadingProcess:
         except ReprojectionError:
             return None
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> "subprocess.Popen[bytes] | _ForkedChild":
         if self._child is None or self._child.poll() is not None:
             self.close()
             self._child = subprocess.Popen(
@@ -189,6 +196,66 @@ class ReadingProcess:
                 env=reader_environment(),
             )
         return self._child
+
+
+class _ForkedChild:
+    """A child that is a fork of this process, with what is used of `subprocess.Popen`."""
+
+    def __init__(self, memory: int, modules: Sequence[str]) -> None:
+        calls, asking = os.pipe()
+        hearing, answers = os.pipe()
+        self._code: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become_child((calls, answers), (asking, hearing), memory, modules)
+        with contextlib.suppress(OSError):  # the child has done it
+            os.setpgid(self.pid, self.pid)
+        os.close(calls)
+        os.close(answers)
+        self.stdin, self.stdout = os.fdopen(asking, "wb"), os.fdopen(hearing, "rb")
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        return self._wait(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        """Wait for its end."""
+        return self._wait(0)
+
+    def kill(self) -> None:
+        """Kill it."""
+        proctree.kill(self.pid)
+
+    def _wait(self, options: int) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, options)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+
+def _become_child(
+    own: Sequence[int], others: Sequence[int], memory: int, modules: Sequence[str]
+) -> NoReturn:
+    """Serve in a fork as the program does; `own` are its input and output, `others` their ends."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        for order in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(order, signal.SIG_DFL)
+        handed_over.forgo()
+        null = os.open(os.devnull, os.O_RDWR)
+        for number, file in enumerate((*own, null)):
+            os.dup2(file, number)
+        for file in (*own, *others, null):
+            os.close(file)
+        environment = reader_environment()
+        os.environ.clear()
+        os.environ.update(environment)
+        name_process("reader")
+        serve(memory, modules)
+        code = 0
+    finally:
+        os._exit(code)
 
 
 def _named(value: object) -> Iterator[Path]:

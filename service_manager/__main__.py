@@ -14,6 +14,7 @@ import structlog
 from kombu.exceptions import OperationalError
 
 from archives.errors import ArchiveError, SourcesSettingError
+from processes import handed_over
 from reprojection.isolation import ReadingProcess
 from reprojection.read.outline import read_layers
 from service_manager.dispatch.index_file import IndexFile
@@ -70,11 +71,13 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    reader = ReadingProcess()
+    # What it imports takes as long as the rest of this start, unless it is a fork of this process.
+    reader.begin(fork=handed_over.is_unknown())
+    handed_over.take()
     try:
         settings = read_settings()
         logs.configure(settings.log_level, process="manager")
-        reader = ReadingProcess()
-        reader.begin()  # what it imports takes as long as the rest of this start
         runtime = connect(settings)
         OverheadMeter(runtime).begin()
         index = IndexFile.take(settings.data_dir)

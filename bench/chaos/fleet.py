@@ -58,7 +58,7 @@ class Host:
         """
         state = folder.state()
         ports = (*state.azurite_ports, state.redis_port)
-        given = stack.supervisor.child("manager").spec.env
+        given = stack.supervisor.child("manager").given
         env = {key: value for key, value in given.items() if value is not None}
         for setting in ("SWATHMILL_STORAGE", "SWATHMILL_REDIS_URL"):
             for port in ports:

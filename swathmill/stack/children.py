@@ -6,17 +6,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from processes import ready
+from processes import handed_over, ready
 from processes.proctree import kill_group
 from swathmill.errors import StackError
 from swathmill.stack import forked
 from swathmill.stack.forked import ForkedProcess
+from tasks.secret_settings import is_secret
 
 LEASH = Path(__file__).with_name("leash.py")
 LOG_TAIL_BYTES = 2000
@@ -30,7 +31,9 @@ class ChildSpec:
 
     `argv[0]` is an absolute path. `env` is added to the supervisor's environment without its
     `SECRETS`; a value of None removes a name. `orphan_signal` is the signal that the child gets
-    when the supervisor dies. `says_ready` means that it says so itself (`processes/ready.py`).
+    when the supervisor dies. `says_ready` means that it says so itself (`processes/ready.py`). With
+    `takes`, the secrets of its environment are handed over (`processes/handed_over.py`), with
+    `handed`; as long as that is None, the child waits for it.
     `forks` is a module and its arguments: the module's `main()` does what `argv` does, in a fork of
     the supervisor.
     """
@@ -41,6 +44,8 @@ class ChildSpec:
     env: Mapping[str, str | None] = field(default_factory=dict)
     stdin: str = ""
     says_ready: bool = False
+    takes: bool = False
+    handed: Mapping[str, str] | None = None
     forks: tuple[str, ...] = ()
     grace_seconds: float = 10.0
     orphan_signal: signal.Signals = signal.SIGKILL
@@ -58,11 +63,18 @@ class Child:
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._asked = False
         self._ready: int | None = None  # the pipe in which the child says that it is ready
+        self._handing: handed_over.Pipe | None = None
+        self._secrets: Mapping[str, str] = {}
 
     @property
     def pid(self) -> int | None:
         """The process id; None before the start."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def given(self) -> Mapping[str, str | None]:
+        """What is added to its environment, with the secrets that it is handed."""
+        return {**self.spec.env, **(self.spec.handed or {})}
 
     def start(self, *, fork: bool = False) -> None:
         """Start the child; its output is appended to its log.
@@ -71,10 +83,16 @@ class Child:
         """
         self.spec.log.parent.mkdir(parents=True, exist_ok=True)
         env = _environment(self.spec.env)
-        theirs: int | None = None
+        theirs: list[int] = []
         if self.spec.says_ready:
-            self._ready, theirs = os.pipe()
-            env[ready.VARIABLE] = str(theirs)
+            self._ready, told = os.pipe()
+            env[ready.VARIABLE] = str(told)
+            theirs.append(told)
+        if self.spec.takes:
+            self._handing = handed_over.Pipe()
+            self._secrets = {name: env.pop(name) for name in [*env] if is_secret(name, env[name])}
+            env[handed_over.VARIABLE] = str(self._handing.reading)
+            theirs.append(self._handing.reading)
         try:
             with self.spec.log.open("ab") as log:
                 if fork and self.spec.forks and forked.possible():
@@ -82,16 +100,25 @@ class Child:
                 else:
                     self._process = self._opened(env, log, theirs)
         finally:
-            if theirs is not None:
-                os.close(theirs)
+            for number in theirs:
+                os.close(number)
+        if self.spec.handed is not None:
+            self.hand_over(self.spec.handed)
         if self._process.stdin is not None:
             with self._process.stdin as pipe:
                 pipe.write(self.spec.stdin.encode())
 
+    def hand_over(self, secrets: Mapping[str, str]) -> None:
+        """Let a child that `takes` secrets go on with these; also if it is started again."""
+        self.spec = replace(self.spec, handed=secrets)
+        if self._handing is not None:
+            self._handing.write({**self._secrets, **secrets})
+            self._handing = None
+
     def _opened(
-        self, env: Mapping[str, str], log: BinaryIO, theirs: int | None
+        self, env: Mapping[str, str], log: BinaryIO, theirs: Sequence[int]
     ) -> subprocess.Popen[bytes]:
-        """Start the child's program; `theirs` is its end of the pipe for its readiness."""
+        """Start the child's program; `theirs` are its ends of pipes."""
         command = [
             sys.executable,
             "-I",
@@ -108,7 +135,7 @@ class Child:
             stderr=subprocess.STDOUT,
             env=env,
             process_group=0,
-            pass_fds=() if theirs is None else (theirs,),
+            pass_fds=tuple(theirs),
         )
 
     def exit_code(self) -> int | None:
@@ -139,7 +166,7 @@ class Child:
                 self._process.wait()
                 raise self._ended()
         finally:
-            self._close_pipe()
+            self._close_ready()
 
     def _ended(self) -> StackError:
         return StackError(
@@ -153,10 +180,16 @@ class Child:
             f"Its last words ({self.spec.log}):\n{self.log_tail()}",
         )
 
-    def _close_pipe(self) -> None:
+    def _close_ready(self) -> None:
         if self._ready is not None:
             os.close(self._ready)
             self._ready = None
+
+    def _close_pipes(self) -> None:
+        self._close_ready()
+        if self._handing is not None:
+            self._handing.close()
+            self._handing = None
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM to the child if it runs, at most once.
@@ -174,7 +207,7 @@ class Child:
         """
         if self._process is None:
             return
-        self._close_pipe()
+        self._close_pipes()
         self.ask_to_stop()
         try:
             _wait(self._process, max(0.0, self.spec.grace_seconds - waited))
@@ -185,7 +218,7 @@ class Child:
 
     def kill(self) -> None:
         """Send SIGKILL to the child and its group, without grace."""
-        self._close_pipe()
+        self._close_pipes()
         if self._process is not None:
             self._process.kill()
             self._reap()

@@ -42,14 +42,14 @@ class ForkedProcess:
     """What `Child` uses of `subprocess.Popen`, of a forked process.
 
     It runs `main()` of a module in its own process group, with `environment` alone and its output
-    in a file. It dies with the thread that forked it. Of the open files only `ready` stays open.
+    in a file. It dies with the thread that forked it. Of the open files only `kept` stay open.
     """
 
     def __init__(
-        self, words: Sequence[str], environment: Mapping[str, str], log: int, ready: int | None
+        self, words: Sequence[str], environment: Mapping[str, str], log: int, kept: Sequence[int]
     ) -> None:
         """Fork; `words` are the module and its arguments."""
-        others = {int(file.name) for file in _FDS.iterdir()} - {log, ready}
+        others = {int(file.name) for file in _FDS.iterdir()} - {log, *kept}
         self.args = tuple(words)
         self.stdin = None
         self._process = multiprocessing.get_context("fork").Process(

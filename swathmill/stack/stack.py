@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from processes import handed_over
 from processes.one_thread import use_one_thread
 from swathmill.errors import StackError
 from swathmill.stack import forked, interruption, ports, storage
-from swathmill.stack.azurite import AzuriteServer
+from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import ChildSpec
 from swathmill.stack.folder import DataFolder, DiskUse, FolderLock, Secrets, StackState
 from swathmill.stack.redis_server import RedisServer
 from swathmill.stack.storage import Storage
 from swathmill.stack.supervisor import LONGEST_PAUSE_SECONDS, Supervisor
+from tasks.secret_settings import is_secret
 from tasks.settings import Settings
 
 READY_SECONDS = 60.0
@@ -84,7 +86,8 @@ class Stack:
         self._lock = FolderLock(options.folder)
         self._locked = False
         self._state = StackState()
-        self._env: Mapping[str, str] = {}  # of all services, without the secrets of some
+        self._env: Mapping[str, str] = {}  # of all services, without secrets
+        self._azurite: AzuriteServer | None = None  # where it keeps the data
         self._next_disk_check = 0.0
         self._out_of_disk = False
         self._awaited: list[Callable[[], None]] = []
@@ -119,13 +122,15 @@ class Stack:
         self.await_ready()
 
     def begin(self) -> None:
-        """Start the servers and the workers, which take longest; `launch` or `kill` has to follow.
+        """Start the workers, which take longest; `launch` or `kill` has to follow.
 
         Raises:
             StackError: as `start`.
         """
         use_one_thread()  # of what is imported from here on
         folder = self._options.folder
+        if any(is_secret(name, value) for name, value in os.environ.items()):
+            handed_over.know()
         folder.prepare()
         kind = storage.choose(folder, self._options.storage)
         self._refuse_full_disk(folder.disk_use(self._options.settings.disk_quota_gb))
@@ -143,7 +148,7 @@ class Stack:
         if not self._locked:
             self.begin()
         with self._nothing_left():
-            self._start_services(self._options.folder)
+            self._start_services()
 
     def await_ready(self) -> None:
         """Wait until what was launched answers.
@@ -210,56 +215,77 @@ class Stack:
         self._release()
 
     def _begin(self, folder: DataFolder, kind: Storage) -> None:
-        secrets = folder.secrets()
+        """Start Azurite, if it keeps the data, and the workers, which wait for their secrets."""
         before = folder.state()
         portal_port = self._choose_portal_port(before)
-        redis = self._start_redis(folder, secrets, before)
-        azurite = None
+        redis = RedisServer.on_free_port(
+            folder=folder.redis,
+            log=folder.log("redis"),
+            preferred=[before.redis_port] if before.redis_port else [],
+        )
         if kind is Storage.AZURITE:
-            azurite = self._start_azurite(folder, secrets, before)
+            self._azurite = self._start_azurite(folder, self._secrets().account, before)
         smtp_port = ports.choose(1, preferred=[before.smtp_port] if before.smtp_port else [])[0]
+        self._redis = redis
         self._state = StackState(
             pid=os.getpid(),
-            azurite_ports=azurite.ports if azurite else (),
+            azurite_ports=self._azurite.ports if self._azurite else (),
             redis_port=redis.port,
             smtp_port=smtp_port,
             portal_port=portal_port,
             portal_url=f"http://{ports.LOOPBACK}:{portal_port}",
             archive=self._options.archive,
         )
-        if azurite:  # the services end where storage does not answer
-            self._supervisor.child("azurite").wait_until(
-                azurite.is_ready, limit_seconds=azurite.ready_seconds
-            )
-        self._env = self._environment(azurite, redis)
+        self._env = self._environment()
         for name in self.worker_names:
             self._service(
                 name,
                 "worker",
                 {**self._env, "SWATHMILL_WORKER_NAME": name},
+                takes=True,
                 grace_seconds=self._options.grace_seconds + 10.0,
             )
-        answers = self._supervisor.child("redis").wait_until
-        self._awaited.append(partial(answers, redis.is_ready, limit_seconds=READY_SECONDS))
 
-    def _start_services(self, folder: DataFolder) -> None:
-        """Start managers, portal and mail catcher, each with the secrets that it uses.
+    def _start_services(self) -> None:
+        """Start managers, Redis, portal and mail catcher, each with the secrets that it uses.
 
-        The managers come first: what reads granules for them takes long to start.
+        The managers come first: what reads granules for them is forked before this process has any
+        secret.
         """
-        given = self._options.settings
-        signing = given.secret.get_secret_value() or folder.secrets().signing_key
-        env = {**self._env, "SWATHMILL_SECRET": signing}
-        password = given.smtp_password.get_secret_value()
         self._load("service_manager")
         for name in self.manager_names:
-            sends = {**env, "SWATHMILL_SMTP_PASSWORD": password}
-            self._service(name, "service_manager", sends)
+            self._service(name, "service_manager", self._env, takes=True)
+        env = self._hand_over()
         self._load("portal")
-        self._service("portal", "portal", env, says_ready=True)
+        self._service("portal", "portal", {**self._env, **env}, says_ready=True)
         if self._options.catch_mail:
             self._load(MAIL_CATCHER)
-            self._start_mail_catcher(folder, self._state.smtp_port)
+            self._start_mail_catcher(self._options.folder, self._state.smtp_port)
+
+    def _hand_over(self) -> Mapping[str, str]:
+        """Start Redis, give workers and managers their secrets; return those of the portal."""
+        secrets, given = self._secrets(), self._options.settings
+        if self._azurite:  # the services end where storage does not answer
+            self._supervisor.child("azurite").wait_until(
+                self._azurite.is_ready, limit_seconds=self._azurite.ready_seconds
+            )
+        redis = replace(self._redis, password=secrets.redis_password)
+        self._supervisor.start(redis.spec(), fork=self._options.fork)
+        answers = self._supervisor.child("redis").wait_until
+        self._awaited.append(partial(answers, redis.is_ready, limit_seconds=READY_SECONDS))
+        env = self._secret_environment(redis)
+        for name in self.worker_names:
+            self._supervisor.child(name).hand_over(env)
+        signs = {**env, "SWATHMILL_SECRET": given.secret.get_secret_value() or secrets.signing_key}
+        sends = {**signs, "SWATHMILL_SMTP_PASSWORD": given.smtp_password.get_secret_value()}
+        for name in self.manager_names:
+            self._supervisor.child(name).hand_over(sends)
+        return signs
+
+    def _secrets(self) -> Secrets:
+        """Read the folder's secrets: from here on, no fork of this process is without them."""
+        handed_over.know()
+        return self._options.folder.secrets()
 
     def _load(self, module: str) -> None:
         """Import what a service is forked from, while others start."""
@@ -267,26 +293,16 @@ class Stack:
             forked.load(_FORKED[module])
 
     def _start_azurite(
-        self, folder: DataFolder, secrets: Secrets, before: StackState
+        self, folder: DataFolder, account: Account, before: StackState
     ) -> AzuriteServer:
         server = AzuriteServer.on_free_ports(
             folder=folder.azurite,
             log=folder.log("azurite"),
-            account=secrets.account,
+            account=account,
             preferred=before.azurite_ports,
         )
         folder.azurite.mkdir(exist_ok=True)
         self._supervisor.start(server.spec())
-        return server
-
-    def _start_redis(self, folder: DataFolder, secrets: Secrets, before: StackState) -> RedisServer:
-        server = RedisServer.on_free_port(
-            folder=folder.redis,
-            log=folder.log("redis"),
-            password=secrets.redis_password,
-            preferred=[before.redis_port] if before.redis_port else [],
-        )
-        self._supervisor.start(server.spec(), fork=self._options.fork)
         return server
 
     def _start_mail_catcher(self, folder: DataFolder, port: int) -> None:
@@ -309,27 +325,33 @@ class Stack:
             )
         return port
 
-    def _environment(self, azurite: AzuriteServer | None, redis: RedisServer) -> Mapping[str, str]:
+    def _environment(self) -> Mapping[str, str]:
+        """Return what all services are told that is no secret."""
         state = self._state
-        settings = self._options.settings
-        via = self._options.via
-        kept = storage.embedded(self._options.folder)
-        if azurite:
-            kept = replace(azurite, ports=tuple(map(via, azurite.ports))).connection_string
-        redis = replace(redis, port=via(redis.port))
         env = {
             "SWATHMILL_DATA_DIR": str(self._options.folder.path.resolve()),
-            "SWATHMILL_STORAGE": kept,
-            "SWATHMILL_REDIS_URL": redis.url,
             "SWATHMILL_ARCHIVE": state.archive,
             "SWATHMILL_PORTAL_URL": state.portal_url,
             "SWATHMILL_PORTAL_ADDRESS": f"{ports.LOOPBACK}:{state.portal_port}",
-            "SWATHMILL_EARTHDATA_TOKEN": settings.earthdata_token.get_secret_value(),
             "SWATHMILL_SLOTS": str(self._options.slots or _cores()),
             "SWATHMILL_GRACE_SECONDS": str(self._options.grace_seconds),
         }
         if self._options.catch_mail:
             env["SWATHMILL_SMTP_URL"] = f"smtp://{ports.LOOPBACK}:{state.smtp_port}"
+        if not self._azurite:
+            env["SWATHMILL_STORAGE"] = storage.embedded(self._options.folder)
+        return env
+
+    def _secret_environment(self, redis: RedisServer) -> Mapping[str, str]:
+        """Return the secrets that all services are told, and where Azurite's data are."""
+        via, azurite = self._options.via, self._azurite
+        env = {
+            "SWATHMILL_REDIS_URL": replace(redis, port=via(redis.port)).url,
+            "SWATHMILL_EARTHDATA_TOKEN": self._options.settings.earthdata_token.get_secret_value(),
+        }
+        if azurite:
+            reached = replace(azurite, ports=tuple(map(via, azurite.ports)))
+            env["SWATHMILL_STORAGE"] = reached.connection_string
         return env
 
     def _probe_address(self, name: str) -> Mapping[str, str]:
@@ -349,6 +371,7 @@ class Stack:
         *,
         arguments: tuple[str, ...] = (),
         says_ready: bool = False,
+        takes: bool = False,
         grace_seconds: float = 10.0,
     ) -> None:
         child = self._supervisor.start(
@@ -358,6 +381,7 @@ class Stack:
                 env={**env, **self._probe_address(name), "PYTHONUNBUFFERED": "1"},
                 log=self._options.folder.log(name),
                 says_ready=says_ready,
+                takes=takes,
                 forks=(_FORKED[module], *arguments) if module in _FORKED else (),
                 grace_seconds=grace_seconds,
             ),

@@ -468,3 +468,50 @@ def test_an_answer_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch, size: int)
         else:
             with pytest.raises(EOFError, match="an answer of 4 bytes is announced"):
                 isolation._receive(ours, None)
+
+
+FORKED = """
+import os, sys
+from pathlib import Path
+import reprojection.formats.hdf4
+from reprojection.isolation import ReadingProcess
+from reprojection.read.outline import read_outline
+
+def variables(folder):
+    return sorted(os.environ)
+
+with ReadingProcess() as reading:
+    reading.begin(fork=True)
+    first, granule = reading._child.pid, Path(sys.argv[1])
+    tile = reading.run(read_outline, granule).tile
+    print(Path(f"/proc/{first}/comm").read_text().strip(), tile)
+    print(*reading.run(variables, granule.parent))
+    reading._child.kill()
+    while reading._child.poll() is None:
+        pass
+    print(reading.run(read_outline, granule).tile, reading._child.pid != first)
+print(reading._child)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the name of a process is read of /proc")
+def test_a_fork_reads_as_a_program_of_its_own_does(tmp_path: Path) -> None:
+    granule = small_tile()
+    write_granule(tmp_path / granule.local_name, granule)
+    program = tmp_path / "program.py"
+    program.write_text(FORKED)
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "OWN": "1", "HOME": "/h"}
+    told = subprocess.run(
+        [sys.executable, program, tmp_path / granule.local_name],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert told.returncode == 0, told.stderr
+    name, variables, again, after = told.stdout.splitlines()
+    assert name.startswith("reader ")
+    assert "OWN" not in variables.split()
+    assert "HOME" in variables.split()
+    assert again == name.removeprefix("reader ") + " True"
+    assert after == "None"

@@ -268,7 +268,7 @@ class SimWorker:
         self.fitness = Fitness(self.runtime.clock, tested=False)
         self.watching = FitnessWatch(
             fitness=self.fitness,
-            test=lambda: self.broken.test(self.name),
+            test=lambda _sandbox: self.broken.test(self.name),
             held=lambda: self.hold is not Hold.NONE,
         )
         self.broken.starts(self.name)

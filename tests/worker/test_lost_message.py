@@ -25,7 +25,7 @@ from tasks.messages.celery_app import make_app
 from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
 from worker.files.scratch import Scratch
-from worker.slots.service import consume
+from worker.slots.service import consumer
 from worker.slots.supervisor import Supervisor
 
 class Killed(Supervisor):
@@ -37,7 +37,7 @@ folder = Path(sys.argv[2])
 victim = Killed(runtime=memory_runtime(), settings=Settings(data_dir=folder, slots=1), name="w",
     scratch=Scratch(folder, "w"), start=Mock())
 victim.lease.renew(victim.runtime.clock.monotonic())
-consume(make_app(sys.argv[1]), victim)
+consumer(make_app(sys.argv[1]), victim)()
 """
 FIRST, SECOND = collect("g1"), collect("g2")
 

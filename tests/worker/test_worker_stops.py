@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from kombu.asynchronous import Hub
 from tasks.messages.celery_app import make_app
 from tasks.service.memory_runtime import memory_runtime
 from tasks.settings import Settings
@@ -26,14 +27,14 @@ from worker.files.scratch import Scratch
 from worker.slots import service
 from worker.slots.supervisor import Supervisor
 
-service._PULSE_SECONDS = 3600.0
+Hub.call_repeatedly = lambda *_: None  # no timer turns its loop
 folder = Path(sys.argv[2])
 supervisor = Supervisor(runtime=memory_runtime(), settings=Settings(data_dir=folder, slots=1),
     name="w", scratch=Scratch(folder, "w"), start=Mock())
 supervisor.lease.renew(supervisor.runtime.clock.monotonic())
 app = make_app(sys.argv[1])
 app.conf.broker_transport_options |= {"polling_interval": 3600, "socket_timeout": None}
-sys.exit(service.consume(app, supervisor))
+sys.exit(service.consumer(app, supervisor)())
 """
 
 

@@ -89,9 +89,9 @@ def start_forkserver(
     if threading.active_count() > 1:
         raise RuntimeError("the forkserver must be started before any thread")
     spawn, opened = util.spawnv_passfds, _open_files()
-    resource_tracker.ensure_running()
     util.spawnv_passfds = partial(_fork_program, opened)
     try:
+        resource_tracker.ensure_running()
         forkserver.ensure_running()
     finally:
         util.spawnv_passfds = spawn
@@ -102,7 +102,7 @@ def _open_files() -> set[int]:
 
 
 def _fork_program(opened: set[int], _path: str, words: Sequence[str], kept: Sequence[int]) -> int:
-    """Run Python code in a fork, in place of `util.spawnv_passfds`, which starts `-c CODE`.
+    """Run multiprocessing's code in a fork, in place of `util.spawnv_passfds` with `-c CODE`.
 
     Of the open files the fork has `kept`, and those of the libraries, which were `opened` before.
     """
@@ -121,7 +121,7 @@ def _fork_program(opened: set[int], _path: str, words: Sequence[str], kept: Sequ
         # Their locks may have been held when they were copied.
         forkserver._forkserver.__init__()  # type: ignore[misc]
         resource_tracker._resource_tracker.__init__()  # type: ignore[misc]
-        name_process("forkserver")
+        name_process("tracker" if "resource_tracker" in words[-1] else "forkserver")
         exec(words[-1], {})
     except SystemExit:
         code = 0

@@ -18,14 +18,15 @@ _SECONDS = 60.0  # that a test may take
 
 log = structlog.get_logger("worker")
 
-Test = Callable[[], str]
-"""Tests the machine once; returns what failed, "" for nothing."""
+Test = Callable[[bool], str]
+"""Tests the machine once, with the sandbox or without; returns what failed, "" for nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitnessWatch:
     """Has `test` run whenever it is due, until the process ends.
 
+    The first test is without the sandbox, which the process has tried to find its tier.
     `held` says that the manager holds the worker, `ending` that nothing new begins here anyway.
     """
 
@@ -43,7 +44,7 @@ class FitnessWatch:
         if self.ending() or not self.fitness.is_due(held=self.held()):
             return
         before, first = self.fitness.why, not self.fitness.tested
-        fault = self.test()
+        fault = self.test(not first)
         self.fitness.found(fault)
         if fault and fault != before:
             log.error("self-test failed: nothing is begun", why=fault)
@@ -60,13 +61,16 @@ class FitnessWatch:
             wait.wait(_LOOK)
 
 
-def test_once(scratch: Scratch, children: Children) -> str:
-    """Test this machine: by a child that is given all that an attempt begins with."""
+def test_once(scratch: Scratch, children: Children, sandbox: bool) -> str:
+    """Test this machine: by a child that is given all that an attempt begins with.
+
+    With `sandbox`, a program is run in it, too.
+    """
     said: list[Message] = []
     try:
         scratch.restore()
         with scratch.attempt(f"self-test-{uuid4().hex}") as folder:
-            process = children.start(SelfTest(scratch=folder.resolve()))
+            process = children.start(SelfTest(scratch=folder.resolve(), sandbox=sandbox))
             late = threading.Timer(_SECONDS, process.kill)
             late.daemon = True
             late.start()

@@ -13,5 +13,4 @@ from worker.slots.first_use import use_libraries
 
 shipped_packages()
 use_libraries()
-gc.collect()
 gc.freeze()

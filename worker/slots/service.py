@@ -137,6 +137,8 @@ def main(places_of: Callable[[Settings, Runtime], Places | None] = _none) -> int
         return exits.CONFIGURATION
     removed = (*scratch.clean(), *folders.remove_abandoned())
     try:
+        # While the forkserver still imports: Celery imports half of itself here.
+        consume = consumer(make_app(settings.redis_url.get_secret_value()), supervisor)
         children.fill()
         log.info(
             "worker starts",
@@ -155,7 +157,7 @@ def main(places_of: Callable[[Settings, Runtime], Places | None] = _none) -> int
         watch.look()  # before the first message: one that comes to an unfit worker is lost
         watch.start()
         _watch_machine(supervisor)
-        return consume(make_app(settings.redis_url.get_secret_value()), supervisor)
+        return consume()
     finally:
         supervisor.kill_all(AttemptOrder.HAND_BACK)
         heartbeat.stop()
@@ -287,11 +289,11 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
                 consumer.cancel_task_queue(queue)
 
 
-def consume(app: Celery, supervisor: Supervisor) -> int:
-    """Give each message's keys to a slot until Celery is asked to stop.
+def consumer(app: Celery, supervisor: Supervisor) -> Callable[[], int]:
+    """Make what gives each message's keys to a slot until Celery is asked to stop.
 
-    What goes before all comes first, then the queue of this host, then that of all workers: each
-    that of the worker's place.
+    It is called when messages may come, and returns the exit code. What goes before all comes
+    first, then the queue of this host, then that of all workers: each that of the worker's place.
     """
     place = supervisor.settings.worker_place
     queues = tuple(queue_of(address(host, place)) for host in (FIRST, socket.gethostname(), ""))
@@ -327,8 +329,12 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
         no_color=True,
         loglevel=supervisor.settings.log_level.upper(),
     )
-    worker.start()
-    return int(worker.exitcode or 0)
+
+    def consume() -> int:
+        worker.start()
+        return int(worker.exitcode or 0)
+
+    return consume
 
 
 def _end_of_grace(supervisor: Supervisor) -> None:

@@ -56,7 +56,7 @@ class Placed:
 
     def worker(self, name: str) -> subprocess.Popen[bytes]:
         """Start another worker of the same machine, at the place."""
-        given = self.stack.supervisor.child("worker-1").spec.env
+        given = self.stack.supervisor.child("worker-1").given
         env = {key: value for key, value in given.items() if value is not None}
         env |= {"SWATHMILL_WORKER_NAME": name, "SWATHMILL_WORKER_PLACE": PLACE}
         with (self.folder.path / f"{name}.log").open("wb") as log:

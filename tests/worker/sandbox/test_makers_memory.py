@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import secrets
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from processes import proctree
 from reprojection.sample.hdfeos_write import write_granule
 from tasks.service.connect import connect
 from tasks.settings import Settings
+from tests.memories import holds
 from tests.reprojection.reading_samples import small_tile
 from tests.worker.world import collect_spec
 from worker.sandbox.children import Children
@@ -83,20 +83,6 @@ def tree_of(root: int, secret: str) -> dict[str, bool]:
                 for maker in below:
                     found["maker"] = holds(maker, secret)
     return found
-
-
-def holds(pid: int, secret: str) -> bool:
-    """Whether the secret is anywhere in a process's memory that can be written."""
-    maps = Path(f"/proc/{pid}/maps").read_text()
-    with Path(f"/proc/{pid}/mem").open("rb") as memory:
-        for begin, end in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) rw", maps, re.MULTILINE):
-            try:
-                memory.seek(int(begin, 16))
-                if secret.encode() in memory.read(int(end, 16) - int(begin, 16)):
-                    return True
-            except OSError:
-                continue
-    return False
 
 
 def test_no_secret_of_a_child_is_in_the_memory_of_its_maker(tmp_path: Path) -> None:

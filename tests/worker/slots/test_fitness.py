@@ -95,7 +95,7 @@ def test_after_such_a_failure_nothing_more_is_begun_or_claimed(bench: Bench) -> 
 def test_a_worker_takes_again_when_its_test_passes(bench: Bench) -> None:
     fitness, clock = bench.supervisor.fitness, bench.world.runtime.clock
     found = ["still broken", ""]
-    watch = FitnessWatch(fitness=fitness, test=lambda: found.pop(0))
+    watch = FitnessWatch(fitness=fitness, test=lambda _sandbox: found.pop(0))
     fitness.failed("broken")
     for left in (2, 1, 0):
         assert len(found) == left
@@ -126,8 +126,19 @@ def test_a_worker_claims_nothing_before_its_first_test(bench: Bench) -> None:
     key = bench.attempt()
     assert (bench.world.task(key).state, bench.jobs) == (State.READY, [])
     assert "not tested" in bench.supervisor.fitness.unready
-    FitnessWatch(fitness=bench.supervisor.fitness, test=lambda: "").look()
+    tried: list[bool] = []
+
+    def test(sandbox: bool) -> str:
+        tried.append(sandbox)
+        return ""
+
+    watch = FitnessWatch(fitness=bench.supervisor.fitness, test=test, held=lambda: True)
+    watch.look()
     assert bench.supervisor.takes()
+    assert tried == [False], "its tier was found by a trial of the sandbox"
+    bench.world.runtime.clock.sleep(60.0)
+    watch.look()
+    assert tried == [False, True]
 
 
 def test_tests_that_pass_in_vain_come_ever_later() -> None:
@@ -135,7 +146,7 @@ def test_tests_that_pass_in_vain_come_ever_later() -> None:
     clock, tests = ManualClock(), 0
     fitness = Fitness(clock)
 
-    def test() -> str:
+    def test(_sandbox: bool) -> str:
         nonlocal tests
         tests += 1
         return ""
@@ -158,7 +169,7 @@ def test_a_held_worker_tests_itself_each_minute() -> None:
     clock, tests = ManualClock(), list[float]()
     fitness = Fitness(clock)
 
-    def test() -> str:
+    def test(_sandbox: bool) -> str:
         tests.append(clock.monotonic())
         return "no sandbox" if len(tests) > 1 else ""
 
