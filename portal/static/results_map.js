@@ -309,6 +309,8 @@
     if (other.select.value) { said.set("other", other.select.value); said.set("other_date", other.date()); }
     for (const [name, value] of scale(main.info)) said.set(name, value);
     history.replaceState(null, "", `?${said}`);
+    const named = (one) => `${one.select.selectedOptions[0].text}, ${one.date() || "without a date"}`;
+    get("sides").textContent = other.select.value ? `Left of the handle: ${named(main)}. Right: ${named(other)}.` : "";
   };
   let asked = null;
   const tell = () => {

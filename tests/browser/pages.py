@@ -128,13 +128,15 @@ OVERLAID = """() => {
 }"""
 
 
-# A word of a table or a label is in one line; ids and checksums may break anywhere.
+# A word of a table, a list, a heading or a label is in one line; ids and checksums may
+# break anywhere.
 BROKEN = r"""() => {
   const found = [];
   const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
   for (let node; (node = walk.nextNode());) {
     const at = node.parentElement;
-    if (!at.closest("td, th, label") || at.closest(".mono, .visually-hidden, pre")) continue;
+    if (!at.closest("td, th, label, h1, h2, h3, li")) continue;
+    if (at.closest(".mono, .visually-hidden, pre")) continue;
     if (!at.checkVisibility()) continue;
     // The words of a label with a day beside them are together.
     const words = at.matches("label:has(> .day)") ? /\S.*\S/gu : /[\p{L}\d]{2,}/gu;

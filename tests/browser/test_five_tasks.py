@@ -174,6 +174,9 @@ def compared(hand: Hand, date: str, other: str) -> None:
     expect(hand.page.locator("[data-results-map][data-lines]")).to_be_attached()
     expect(hand.page.locator("#date-shown")).to_have_text(date)
     expect(hand.page.locator("#other-date-shown")).to_have_text(other)
+    layer = "MCD15A2.005 Lai_1km"
+    sides = f"Left of the handle: {layer}, {date}. Right: {layer}, {other}."
+    expect(hand.page.locator("#sides")).to_have_text(sides)
     expect(hand.page.locator(".side-2 canvas, canvas.side-2")).to_have_count(1)
     expect(hand.page.locator("#swipe")).to_be_in_viewport()
 

@@ -61,6 +61,8 @@ def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, m
     assert value in point
     assert "2 of 2 dates have a value" in point
     assert "outside the results" in outside
+    for said in (legend, statistics, point):  # a long name breaks between its parts
+        assert "MCD15A2.<wbr>005 Lai_<wbr>1km" in said
 
 
 def _statistics(portal: LivePortal, runtime: Runtime, data: bytes) -> str:
