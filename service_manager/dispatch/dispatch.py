@@ -29,8 +29,9 @@ from service_manager.dispatch.allowance import (
 from service_manager.dispatch.fresh_tasks import FreshTasks
 from service_manager.dispatch.input_locations import InputLocations
 from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
-from service_manager.dispatch.preference import LOOK, Preference
+from service_manager.dispatch.preference import LOOK, TURNS, Preference
 from service_manager.dispatch.rooms import Rooms
+from service_manager.dispatch.unsuited import Unsuited
 from tasks.bag.model import Phase
 from tasks.bag.task_keys import family, mates
 from tasks.bag.task_rows import ReadyMarker
@@ -59,6 +60,7 @@ class _Sent:
     at: float
     message: int
     host: str = ""  # whose own queue has it, else the one of all
+    bound: bool = False  # to the hosts that can run it: it is never sent to all
     tries: int = 1
     first: bool = False  # before what else is on the queue, as far as it is for any host
 
@@ -125,6 +127,7 @@ class Dispatch:
         self._patience = patience
         self._places = places
         self._rooms = Rooms()
+        self._unsuited = Unsuited()
         self._now = 0.0  # of the latest choice
         self._ready: dict[str, _Ready] = {}
         self._tasks: dict[str, _Task] = {}  # by key
@@ -512,9 +515,24 @@ class Dispatch:
             at_work = self._taken(cache, package_of)[package]
             self._rooms.lacked(package, at_work, why, self._now)
 
+    def unsuited(self, task_class: str, host: str, why: str) -> None:
+        """Take note that a host cannot run a package, and gave its task back."""
+        package = Need.of(task_class).package
+        if package:
+            self._unsuited.gave_back(package, host, why, self._now)
+
+    def _limits(self, cache: ManagerCache) -> dict[str, int]:
+        """Return how many runs of a package may be on their way, where that is limited."""
+        found = self._rooms.limits(self._now, self._slots)
+        for package in self._unsuited.families():
+            if unsuited := self._unsuited.hosts(package, self._now):
+                able = sum(slots for host, slots in cache.workers.values() if host not in unsuited)
+                found[package] = min(TURNS * able, found.get(package, TURNS * able))
+        return found
+
     def waiting_for_room(self, cache: ManagerCache) -> list[HostQueue]:
         """List the packages for whose runs there is no more room, with the runs that wait."""
-        rooms = self._rooms.limits(self._now, self._slots)
+        rooms = self._limits(cache)
         taken = self._taken(cache, package_of)
         waiting = self._waiting(cache, package_of)
         return [
@@ -522,7 +540,7 @@ class Dispatch:
                 host=package.partition(" ")[2],
                 places=number,
                 waiting=waiting[package],
-                why=self._rooms.why(package),
+                why=self._rooms.why(package) or self._unsuited.why(package),
             )
             for package, number in sorted(rooms.items())
             if taken[package] >= number and waiting[package]
@@ -553,7 +571,7 @@ class Dispatch:
 
     def _free_places(self, cache: ManagerCache) -> dict[str, int]:
         """Return the places of hosts, and the room of packages, that no attempt holds."""
-        rooms = self._rooms.limits(self._now, self._slots)
+        rooms = self._limits(cache)
         held = held_places(cache.all_running, package_of) if rooms else Counter[str]()
         free = {package: max(0, number - held[package]) for package, number in rooms.items()}
         if self._places:
@@ -566,7 +584,7 @@ class Dispatch:
         allowance = Allowance(cache.restrictions, self._places)
         if self._places:
             allowance.hosts = self._taken(cache, host_of)
-        allowance.rooms = self._rooms.limits(self._now, self._slots)
+        allowance.rooms = self._limits(cache)
         if allowance.rooms:
             allowance.packages = self._taken(cache, package_of)
         if cache.restrictions.phase_limits:
@@ -593,7 +611,7 @@ class Dispatch:
     def _preference(self, cache: ManagerCache) -> Preference | None:
         if self._locations is None:
             return None
-        preference = Preference(cache, self._locations)
+        preference = Preference(cache, self._locations, self._unsuited_for)
         seen: set[int] = set()
         for ready in self._ready.values():
             for sent in ready.sent.values():
@@ -601,6 +619,10 @@ class Dispatch:
                     seen.add(sent.message)
                     preference.waiting(sent.host)
         return preference
+
+    def _unsuited_for(self, key: str) -> frozenset[str]:
+        package = self._tasks[key].need.package
+        return self._unsuited.hosts(package, self._now) if package else frozenset()
 
     def _all_due(self, now: float, allowance: Allowance) -> dict[str, deque[str]]:
         """By request, what was sent and is to be sent again."""
@@ -625,7 +647,8 @@ class Dispatch:
             lambda need: allowance.passes(need) and (not finishing or need.phase in _FINISHING)
         )
         if due:
-            first, host = due.popleft(), ""
+            first = due.popleft()
+            host = prefer.host(first) if prefer is not None and prefer.bound(first) else ""
             batch = self._batch(first, due, None, look.most, left)
             for key in {*batch} - {first}:
                 due.remove(key)
@@ -644,12 +667,13 @@ class Dispatch:
             elif prefer is not None:
                 prefer.give_all()
         self._messages += 1
+        bound = prefer is not None and prefer.bound(first)
         for key in batch:
             ready.fresh.discard(key)
             old = ready.sent.get(key)
             # What one host was given and did not take is no silence of all.
-            tries = old.tries + (not old.host) if old else 1
-            ready.send(key, _Sent(look.now, self._messages, host, tries))
+            tries = old.tries + (old.bound or not old.host) if old else 1
+            ready.send(key, _Sent(look.now, self._messages, host, bound, tries))
         return batch
 
     def _scarce(self, request: str, look: "_Look") -> str:
@@ -743,10 +767,11 @@ class Dispatch:
         some = fresh if ready.passed < LOOK else [first]
         key = prefer.first(some) or prefer.anywhere(some)
         ready.passed = ready.passed + 1 if key and key != first else 0
+        key = key or (first if prefer.bound(first) else "")
         return (key, prefer.host(key)) if key else (first, "")
 
     def _due(self, sent: _Sent, now: float) -> bool:
-        if sent.host:
+        if sent.host and not sent.bound:
             return now - sent.at >= self._patience
         return now - sent.at >= self._resend * 2.0 ** min(sent.tries - 1, _DOUBLINGS)
 

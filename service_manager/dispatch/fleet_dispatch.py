@@ -197,6 +197,10 @@ class FleetDispatch:
         view = cache.view(self._work.of(task_class), self._work)
         self._at(task_class).no_room(view, task_class, why)
 
+    def unsuited(self, task_class: str, host: str, why: str) -> None:
+        """Take note that a host cannot run a package, and gave its task back."""
+        self._at(task_class).unsuited(task_class, host, why)
+
     def unsend(self, keys: Iterable[str]) -> None:
         """Take note that no slot will get these messages."""
         some = list(keys)

@@ -6,26 +6,39 @@ bottleneck.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 from service_manager.dispatch.input_locations import InputLocations
 from service_manager.dispatch.manager_cache import ManagerCache
 
 LOOK = 64  # tasks looked at for one that has its host
-_TURNS = 2  # running, which the manager may not know yet, and next
+TURNS = 2  # running, which the manager may not know yet, and next
+
+
+def _none(_key: str) -> Collection[str]:
+    return ()
 
 
 class Preference:
-    """Chooses tasks and hosts for the messages of one round."""
+    """Chooses tasks and hosts for the messages of one round.
 
-    def __init__(self, cache: ManagerCache, locations: InputLocations) -> None:
+    `unsuited` returns the hosts that cannot run a task: it is bound to the others then.
+    """
+
+    def __init__(
+        self,
+        cache: ManagerCache,
+        locations: InputLocations,
+        unsuited: Callable[[str], Collection[str]] = _none,
+    ) -> None:
         self._locations = locations
+        self._unsuited = unsuited
         self._room: Counter[str] = Counter()
         self._free: Counter[str] = Counter()
         for host, slots in cache.workers.values():
             if slots:
-                self._room[host] += _TURNS * slots
+                self._room[host] += TURNS * slots
                 self._free[host] += slots
         self._hosts = frozenset(self._room)
         for running in cache.running.values():
@@ -45,7 +58,7 @@ class Preference:
         """Of the first keys the first that has its host; empty: none."""
         if len(self._hosts) < 2 or not self._open:
             return ""
-        return next((key for key in islice(keys, LOOK) if self._has_room(self.host(key))), "")
+        return next((key for key in islice(keys, LOOK) if self._has_room(key)), "")
 
     def anywhere(self, keys: Iterable[str]) -> str:
         """Of the first keys the first of which no host has inputs; empty: none."""
@@ -71,14 +84,25 @@ class Preference:
 
     def host(self, key: str) -> str:
         """Return the host that a task is best run on; empty: any."""
+        if self.bound(key):
+            able = self._hosts.difference(self._unsuited(key))
+            return max(sorted(able), key=self._idleness, default="")
         if key not in self._found:
             self._found[key] = self._locations.host(key, self._hosts)
         return self._found[key]
 
-    def _has_room(self, host: str) -> bool:
+    def bound(self, key: str) -> bool:
+        """Tell whether some host cannot run a task."""
+        return bool(self._unsuited(key))
+
+    def _idleness(self, host: str) -> tuple[bool, int, int]:
+        return self._room[host] > 0, self._free[host], self._room[host]
+
+    def _has_room(self, key: str) -> bool:
+        host = self.host(key)
         if self._room[host] <= 0:
             return False
-        return host in self._idle or not self._idle
+        return host in self._idle or not self._idle or self.bound(key)
 
     def _take(self, host: str) -> None:
         """Take note that a slot of a host has work."""

@@ -36,6 +36,7 @@ from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
 from tasks.bag.categories import Category
 from tasks.bag.model import Phase, State
+from tasks.bag.protocol import NOT_HERE
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_keys import SHARDS, shard
 from tasks.bag.task_rows import CompletionEvent
@@ -308,14 +309,22 @@ class Manager:
             self._ended(event)
         for event in result.returned:
             self._attempts.returned(event)
-            if event.message:
-                self._dispatch.no_room(self.cache, event.task_class, event.message)
+            self._given_back(event)
             self._ready_again(event)
         for task in result.ready:
             self._ready.now(task)
         for at, key in result.later:
             self._ready.later(at, key)
         return result.more
+
+    def _given_back(self, event: CompletionEvent) -> None:
+        """Take note of what a worker says of a run that it gave back."""
+        host, _ = self.cache.workers.get(event.worker, ("", 0))
+        if event.message.startswith(NOT_HERE) and host:
+            why = event.message.removeprefix(NOT_HERE)
+            self._dispatch.unsuited(event.task_class, host, why)
+        elif event.message:
+            self._dispatch.no_room(self.cache, event.task_class, event.message)
 
     def _record(self, events: Sequence[CompletionEvent]) -> None:
         """Record how long the ends of attempts have waited for the manager."""

@@ -26,6 +26,8 @@ log = structlog.get_logger("tasks.bag.protocol")
 
 
 INPUT_ABSENT = "an input is being made again"
+NOT_HERE = "not here: "
+"""How the reason begins of a task that was given back because its host cannot run it."""
 """What is said of an attempt that failed for want of an input."""
 
 

@@ -398,9 +398,10 @@ def wait_event(task: Task) -> Upsert:
     return _put_event(task, f"w{task.generation:06d}")
 
 
-def return_event(task: Task, why: str = "") -> Upsert:
-    """Write the event that a task that was claimed is ready again, without an attempt."""
-    return _put_event(task, f"b{task.attempt:06d}", category=task.category, message=why)
+def return_event(task: Task, worker: str, why: str = "") -> Upsert:
+    """Write the event that a worker gave a task back that it had claimed, without an attempt."""
+    name = f"b{task.attempt:06d}"
+    return _put_event(task, name, category=task.category, worker=worker, message=why)
 
 
 def _attempt_row(key: str, number: int) -> str:

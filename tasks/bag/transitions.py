@@ -239,11 +239,11 @@ def give_back(
     """Change RUNNING to READY without an attempt: its worker did not begin what it had claimed.
 
     With a `category`, it goes into no batch the next time. The event says `why`, if there was no
-    room for it.
+    room for it, or, after `NOT_HERE`, why its host cannot run it.
     """
     _fence(task, fencing_token)
     new = replace(task, state=State.READY, claim="", worker="", category=category or task.category)
-    return _change(task, new, (task_table.return_event(new, why),))
+    return _change(task, new, (task_table.return_event(new, task.worker, why),))
 
 
 def commit(task: Task, attempt: Attempt, files: Sequence[ArtifactFile]) -> Change:

@@ -95,6 +95,14 @@ class WorkerRow:
         """True if its machine can work: its self-test passes, and it does not fail everything."""
         return not self.unfit and not self.failing
 
+    def runs_packages(self, tier: str) -> bool:
+        """Tell whether packages of others run there in a tier of the sandbox, or a stronger one.
+
+        A worker with a reduction pool has them run in that.
+        """
+        named = self.sandbox.partition(":")[0]
+        return named not in ("", "none") and (named != "limits" or tier == "limits")
+
     @property
     def needed(self) -> bool:
         """True if it is slow, and takes attempts because too few other slots are free."""

@@ -23,7 +23,7 @@ from tasks.bag import (
 )
 from tasks.bag.categories import Category
 from tasks.bag.classes import archive_host
-from tasks.bag.model import ArtifactFile, RequestOrder, Task
+from tasks.bag.model import ArtifactFile, Phase, RequestOrder, Task
 from tasks.bag.runtime import Runtime
 from tasks.bag.task_keys import SHARDS, shard
 from tasks.bag.workers import Hold, RunningAttempt, WorkerRow
@@ -247,6 +247,8 @@ class SimWorker:
     broken: BrokenHosts
     disk: SharedDisk
     place: str = ""
+    sandbox: str = "bubblewrap"
+    gone: Callable[[str], bool] = lambda _name: False
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
     batches: list[_Batch] = field(default_factory=list)
@@ -317,6 +319,7 @@ class SimWorker:
                 draining=self.leaving,
                 unfit=self.fitness.why,
                 place=self.place,
+                sandbox=self.sandbox,
             )
             try:
                 orders = workers.beat(self.own, clock, row, now + self.lease.deadline)
@@ -432,6 +435,11 @@ class SimWorker:
                     batch.waiting.insert(0, slot.claimed)
                     self._give_back(batch, slot.claimed.claim)
                     continue
+                if why := self._lacks(slot.claimed.task):
+                    batch.in_hand = None
+                    batch.waiting.insert(0, slot.claimed)
+                    self._give_back(batch, slot.claimed.claim, why)
+                    continue
                 try:
                     end = self._attempt(slot)
                 finally:
@@ -463,14 +471,34 @@ class SimWorker:
         elif category is Category.UNKNOWN:
             self.fitness.unknown("attempt")
 
-    def _give_back(self, batch: _Batch, claim: str = "") -> None:
+    def _lacks(self, task: Task) -> str:
+        """Say why this machine cannot run a package that another one can; "" where it can.
+
+        Where none can it runs it all the same: the real one refuses it. Of one that is gone for
+        good the row stays a day, and what waits for it would not end here.
+        """
+        if task.phase is not Phase.REDUCTION or self.sandbox != "none":
+            return ""
+        self.runtime.clock.sleep(0.2)
+        with suppress(StoreError):
+            rows = workers.list_workers(self.runtime.store)
+            if any(
+                row.runs_packages("limits") and not row.draining and not self.gone(row.name)
+                for row in rows
+                if (row.host != self.host, row.place) == (True, self.place)
+            ):
+                self.world.faults["no sandbox"] += 1
+                return f"{protocol.NOT_HERE}no sandbox"
+        return ""
+
+    def _give_back(self, batch: _Batch, claim: str = "", why: str = "") -> None:
         back = [one for one in batch.waiting if claim in ("", one.claim)]
         batch.waiting[:] = [one for one in batch.waiting if one not in back]
         if not back:
             return
         self.world.faults["given back"] += len(back)
         try:
-            protocol.give_back(self.runtime, {one.task.key: one.claim for one in back})
+            protocol.give_back(self.runtime, {one.task.key: one.claim for one in back}, why=why)
         except StoreError:
             self.world.note(f"{self.process.name} does not give back {len(back)} tasks")
 

@@ -338,6 +338,10 @@ class History:
             broken=self.broken,
             disk=self.disk,
             place=self._place(name),
+            sandbox="none"
+            if Random(f"sandbox {name} {self.seed}").random() < 0.1
+            else "bubblewrap",
+            gone=lambda other: self.workers[other].process.dead,
             delete_on_conflict=self.mutant.delete_on_conflict,
             lost_is_failure=self.mutant.lost_is_failure,
         )

@@ -79,6 +79,7 @@ def run_package(
 
     Raises:
         AttemptError: user code failed, user code timed out, out of memory, or choice refused.
+        UnsuitedError: this machine lacks the sandbox that it needs.
         NoRoomError: this machine has no room for the run now.
     """
     bounds, manifest = _bounds(package, around.settings), read_manifest(places)
@@ -268,18 +269,29 @@ def read_manifest(places: Places) -> Manifest:
     return Manifest.model_validate_json((places.inputs / MANIFEST).read_text("utf-8"))
 
 
+class UnsuitedError(AttemptError):
+    """This machine cannot run a package: it lacks a `tier` of the sandbox, or a stronger one.
+
+    Where no other machine has it either, the choice is refused.
+    """
+
+    def __init__(self, message: str, tier: Tier) -> None:
+        super().__init__(Category.CHOICE_REFUSED, message)
+        self.tier = tier
+
+
 def _tier(package: Package, around: Surroundings) -> Tier:
     """Return the tier to run a stranger's package in.
 
     Raises:
-        AttemptError: choice refused, where the machine has none that the operator allows.
+        UnsuitedError: the machine has none that the operator allows.
     """
     if around.sandbox is None:
-        raise AttemptError(
-            Category.CHOICE_REFUSED,
+        raise UnsuitedError(
             f"{package.name} was not run: this service runs the reductions that come with it, and "
             "no other, because its machine cannot shut them in as its operator demands "
             "(SWATHMILL_SANDBOX, `swathmill doctor`)",
+            "limits",
         )
     return around.sandbox
 
@@ -288,7 +300,8 @@ def _reach(package: Package, tier: Tier | None, settings: Settings) -> AllowedHo
     """Return what a package may reach: the hosts that it names, if the operator allows them.
 
     Raises:
-        AttemptError: choice refused, where it names another one, or the sandbox has no network.
+        AttemptError: choice refused, where it names another one.
+        UnsuitedError: the sandbox has no network.
     """
     if not package.network:
         return None
@@ -296,10 +309,10 @@ def _reach(package: Package, tier: Tier | None, settings: Settings) -> AllowedHo
     if refused := allowed.refused(package.network):
         raise AttemptError(Category.CHOICE_REFUSED, " ".join(not_allowed(package.name, refused)))
     if tier != "bubblewrap":
-        raise AttemptError(
-            Category.CHOICE_REFUSED,
+        raise UnsuitedError(
             f"{package.name} was not run: it needs the network, and the sandbox of this worker "
             f"has none in the tier {tier} (`swathmill doctor`)",
+            "bubblewrap",
         )
     return AllowedHosts(frozenset(map(read_endpoint, package.network)), allowed.networks)
 

@@ -136,10 +136,14 @@ class Failed(_Outcome):
 
 
 class Postponed(StrictModel):
-    """The attempt was not begun: its machine has no room for it now. `message` says for what."""
+    """The attempt was not begun: its machine has no room for it now. `message` says for what.
+
+    With a `tier` of the sandbox, the machine lacks that: only another one can run it.
+    """
 
     kind: Literal["postponed"] = "postponed"
     message: str
+    tier: str = ""
 
 
 class Ended(StrictModel):

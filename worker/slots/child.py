@@ -25,6 +25,7 @@ from tasks.storage.traffic import METER
 from worker.files.cache import Cache
 from worker.files.disk_use import filled_by_others
 from worker.phases.context import Context, Spent, Tell
+from worker.phases.reduce import UnsuitedError
 from worker.sandbox.admission import NoRoomError
 from worker.sandbox.makers import MakerEndedError, Makers
 from worker.sandbox.messages import (
@@ -165,6 +166,10 @@ def perform(
         files = make(job, context) if apart is None else apart.make(job, context)
     except (NoRoomError, NoPlaceError) as error:
         return Postponed(message=str(error))
+    except UnsuitedError as error:
+        if not job.lent:  # in a pool all runners are alike
+            return Postponed(message=str(error), tier=error.tier)
+        failed = failure(error, job.scratch, context)
     except MakerEndedError:
         raise
     except FailedApartError as error:

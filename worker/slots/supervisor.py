@@ -19,10 +19,10 @@ from structlog.contextvars import bound_contextvars
 from tasks.bag import protocol, task_table
 from tasks.bag.categories import Category
 from tasks.bag.model import NO_USE, ArtifactFile, Phase, RunUse, State, Use
-from tasks.bag.protocol import Claimed
+from tasks.bag.protocol import NOT_HERE, Claimed
 from tasks.bag.runtime import Runtime
 from tasks.bag.transitions import RetryPolicy
-from tasks.bag.workers import Hold, RunningAttempt
+from tasks.bag.workers import Hold, RunningAttempt, list_workers
 from tasks.errors import StoreError
 from tasks.service import tracing
 from tasks.service.classify import FULL_WHILE_MAPPED, Diagnosis, classify, classify_exit
@@ -104,6 +104,7 @@ class _Slot:
     by: str = ""  # the operator who ordered it
     report: Succeeded | Failed | None = None
     postponed: str = ""  # why the attempt was not begun
+    lacks: str = ""  # the tier of the sandbox without which it cannot be run here
     crashed: bool = False  # once already: it is being done again
     checkpoints: Checkpoints | None = None  # of a reduction
     folder: Path | None = None  # the attempt's own, while it runs
@@ -119,7 +120,7 @@ class _Slot:
         elif isinstance(message, Succeeded | Failed):
             self.report = message
         elif isinstance(message, Postponed):
-            self.postponed = message.message
+            self.postponed, self.lacks = message.message, message.tier
 
     def parts(self, duration: float) -> dict[str, float]:
         """Say where the time went: what was neither fetching nor storing was computing."""
@@ -277,7 +278,8 @@ class Supervisor:
             with self._lock:
                 batch.in_hand = None
                 batch.waiting.appendleft(slot.claimed)
-            self._give_back(batch, slot.claimed.claim, slot.postponed)
+            before = NOT_HERE if slot.lacks else ""
+            self._give_back(batch, slot.claimed.claim, f"{before}{slot.postponed}")
             return
         if end.diagnosis is None:
             self.fitness.succeeded()
@@ -403,7 +405,27 @@ class Supervisor:
         if ended is None:
             lost = "the attempt's guard, or the forkserver it came from, was killed from outside"
             return _End(diagnosis=Diagnosis(category=Category.WORKER_LOST, message=lost))
+        if slot.lacks and slot.order is None and not self._others_have(slot.lacks):
+            refused = Diagnosis(category=Category.CHOICE_REFUSED, message=slot.postponed)
+            slot.postponed = ""
+            return _End(diagnosis=refused, log=ended.log)
         return self._judge(slot, ended)
+
+    def _others_have(self, tier: str) -> bool:
+        """Tell whether a worker of another host, and of this place, runs packages in a tier.
+
+        One that is silent counts until its row goes: it may come back.
+        """
+        try:
+            rows = list_workers(self.runtime.store)
+        except StoreError:
+            return True  # it is given back, and asked again
+        hosts = {row.host for row in rows if row.name == self.name}
+        return any(
+            row.runs_packages(tier) and not row.draining
+            for row in rows
+            if row.host not in hosts and row.place == self.settings.worker_place
+        )
 
     def _may_have_crashed_on_a_granule(self, slot: _Slot, ended: Ended) -> bool:
         if slot.order is not None or slot.report is not None or not slot.begun:

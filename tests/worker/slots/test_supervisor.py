@@ -296,6 +296,59 @@ def test_a_task_without_room_goes_back_and_costs_it_nothing(bench: Bench) -> Non
     assert bench.world.task(key).state is State.DONE
 
 
+LACKS = Postponed(message="no sandbox here", tier="limits")
+
+
+def sandbox_of(bench: Bench, name: str, line: str, place: str = "") -> None:
+    """Have a worker of another host beat."""
+    now = bench.world.runtime.clock.now()
+    row = WorkerRow(
+        name=name, host=f"host of {name}", slots=1, started=now, beat_at=now, place=place
+    )
+    runtime = bench.world.runtime
+    workers.beat(runtime.store, runtime.clock, replace(row, sandbox=line))
+
+
+def test_a_package_that_only_others_can_run_goes_back_and_says_so(bench: Bench) -> None:
+    heartbeat(bench).beat()
+    sandbox_of(bench, "other", "bubblewrap: no network")
+    bench.child.messages = [LACKS]
+    key = bench.attempt()
+    assert bench.world.task(key).state is State.READY
+    assert not bench.world.runtime.tasks.attempts(key)
+    (event,) = bench.world.runtime.tasks.events(key[0], 10)
+    assert (event.worker, event.message) == ("w", "not here: no sandbox here")
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "tier"),
+    [
+        ("none: bwrap is absent; granules apart", "", "limits"),
+        ("bubblewrap: no network", "gpu", "limits"),
+        ("limits: no network", "", "bubblewrap"),
+        ("", "", "limits"),
+    ],
+)
+def test_a_package_that_nobody_can_run_is_refused_at_once(
+    bench: Bench, line: str, place: str, tier: str
+) -> None:
+    heartbeat(bench).beat()
+    sandbox_of(bench, "other", line, place)
+    bench.child.messages = [Postponed(message="no sandbox here", tier=tier)]
+    key = bench.attempt()
+    task = bench.world.task(key)
+    assert (task.state, task.category) == (State.FAILED, Category.CHOICE_REFUSED)
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    assert attempt.message == "no sandbox here"
+
+
+def test_a_pool_runs_packages_for_a_worker_without_a_sandbox(bench: Bench) -> None:
+    heartbeat(bench).beat()
+    sandbox_of(bench, "other", "reduction pool 10.0.0.9:7070; granules apart")
+    bench.child.messages = [LACKS]
+    assert bench.world.task(bench.attempt()).state is State.READY
+
+
 def test_a_beat_lists_attempts_and_brings_orders(bench: Bench) -> None:
     bench.child.hangs, bench.child.messages = True, []
     key, thread = bench.in_background()
