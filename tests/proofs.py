@@ -66,6 +66,10 @@ PROOFS = {
         what="three hosts, one of which meets faults (root, libfaketime, podman) [--only WORDS]",
         commands=(_module("bench.chaos.host_faults"),),
     ),
+    "region": Proof(
+        what="storage, Redis, portal and hosts are lost; all goes on from an export (root)",
+        commands=(_module("bench.chaos.region"),),
+    ),
     "mutate": Proof(
         what="each change by mutmut is seen by a test [--only MODULE --note]",
         commands=(_module("tests.mutants.mutate"),),

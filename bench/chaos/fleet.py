@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Generic, Self, TypeVar
 
@@ -85,6 +86,19 @@ class Host:
         self.proxy.close()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A stack and its data folder."""
+
+    folder: DataFolder
+    stack: Stack
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        """Clients of its storage, past whatever lies between. It has to run."""
+        return runtime_of(self.folder)
+
+
 SomeHost = TypeVar("SomeHost", bound=Host)
 
 
@@ -94,6 +108,8 @@ class FleetRun(Run, ABC, Generic[SomeHost]):
 
     live: int
     hosts: dict[str, SomeHost] = field(default_factory=dict)
+    people: Scientists = field(init=False)
+    site: Site = field(init=False)  # where it runs; a course may move all to another
 
     @abstractmethod
     def start_hosts(self, stack: Stack, folder: DataFolder) -> None:
@@ -120,24 +136,25 @@ class FleetRun(Run, ABC, Generic[SomeHost]):
         folder.prepare()
         stack = self._stack(folder, journal, managers=1, via=lambda port: port, workers=0)
         verdict = Verdict()
+        self.site = Site(folder=folder, stack=stack)
         asked = documents(random.Random(self.seed), sample_document)
         people = Scientists(folder, asked, random.Random(self.seed + 1), journal, meddles=False)
+        self.people = people
         try:
             stack.start()
             self.start_hosts(stack, folder)
-            runtime = runtime_of(folder)
             people.start(self.live)
-            verdict.violations += self.course(stack, runtime, journal)
+            verdict.violations += self.course(stack, self.site.runtime, journal)
             people.still()
-            self._for(self.patience, stack, self.tick, until=lambda: people.idle)
+            self._for(self.patience, self.site.stack, self.tick, until=lambda: people.idle)
             self.calm()
             people.close()
-            verdict.findings = self._audit(folder, stack, set())
-            verdict.violations += self.charged(runtime)
+            verdict.findings = self._audit(self.site.folder, self.site.stack, set())
+            verdict.violations += self.charged(self.site.runtime)
         finally:
             for host in self.hosts.values():
                 host.end()
-            stack.stop()
+            self.site.stack.stop()
             journal.close()
         verdict.violations += verdict.findings.violations
         verdict.events = journal.counts

@@ -61,6 +61,7 @@ class Scientists:
         self._still = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="scientists", daemon=True)
+        self.moved = False
         self.errands: list[Errand] = []
         self.refused: list[str] = []
 
@@ -68,6 +69,13 @@ class Scientists:
         """Begin, with at most so many requests at a time."""
         self._most = most
         self._thread.start()
+
+    def move(self, folder: DataFolder) -> None:
+        """Go to the portal of another stack, which has a copy: what it does not know is asked anew.
+
+        Results that people have are looked up there again.
+        """
+        self._folder, self.moved = folder, True
 
     def still(self) -> None:
         """Submit and order nothing more; go on reading, and resume what is paused."""
@@ -144,7 +152,10 @@ class Scientists:
             call(errand)
         except RefusedError as error:
             self._journal.note("refused", request=errand.id, error=str(error))
-            if error.status != HTTPStatus.CONFLICT:  # that is: it has ended meanwhile
+            if self.moved and error.status == HTTPStatus.NOT_FOUND:
+                self._journal.note("asked again", request=errand.id)
+                errand.id = ""
+            elif error.status != HTTPStatus.CONFLICT:  # that is: it has ended meanwhile
                 self.refused.append(str(error))
         except ApiError as error:
             self._journal.note("portal did not answer", error=str(error)[:200])
