@@ -9,6 +9,9 @@ notice, and the image of the one that replaces it cannot be pulled. It must hold
 hosts go on, that the host works again (after a spot notice another in its place), that every
 request completes with the bytes of a quiet run, and that no task fails.
 
+One of the others has no bubblewrap: runs of a package that somebody asks for must all succeed on
+the hosts that have it, and none fail there.
+
 Last, somebody asks for each of the `POISONS`: packages that fill the memory of the host that runs
 them, or kill the process that started them. Their own runs must fail, after few attempts, all hosts
 must go on, and none of them be held for it. Exit code 1 when something does not hold.
@@ -34,6 +37,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+from bench.chaos.__main__ import COMPLETE
 from bench.chaos.audit import tasks_of
 from bench.chaos.certificates import Authority
 from bench.chaos.documents import Document
@@ -209,8 +213,15 @@ POISONS = {
     "deadly": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n",
 }
 """Programs of packages that harm whatever runs them."""
-_POISON_REQUEST: Document = {
-    "title": "poison",
+HARMLESS = "harmless"
+"""The package that is asked for beside a host without a sandbox."""
+_HARMLESS_PROGRAM = (
+    "import sys\nfrom pathlib import Path\n(Path(sys.argv[2]) / 'none.csv').write_text('one\\n')\n"
+)
+NO_SANDBOX = 1  # the host without bubblewrap
+_ASKED = 8  # requests for the harmless package
+_REQUEST: Document = {
+    "title": "a package of one's own",
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
     "region": {"bbox": [-2.0, 52.0, 2.0, 54.0]},
     "time": {"start": "2012-04-13", "end": "2012-04-15"},
@@ -294,6 +305,7 @@ class FaultsRun(FleetRun[FaultyHost]):
     """A run in which the first host meets one fault after another."""
 
     faults: tuple[Fault, ...] = FAULTS
+    packages: bool = True  # somebody asks for the harmless one
 
     @cached_property
     def authority(self) -> Authority:
@@ -329,6 +341,8 @@ class FaultsRun(FleetRun[FaultyHost]):
         if number == 1:
             settings["SWATHMILL_INSTANCE_METADATA"] = f"http://{address}:{_METADATA_PORT}"
         before = f"mount -t tmpfs -o size={DISK_MB}m tmpfs {data} && mount --bind {own} /etc/hosts"
+        if name == HOSTS[NO_SANDBOX]:
+            before = f"{before} && mount --bind /dev/null {shutil.which('bwrap')}"
         if pulls:  # the worker itself starts as ever: the image is a stand-in
             image = f"{address}:{_REGISTRY_PORT}/{IMAGE}"
             kept = f"--root {data}-images --runroot {data}-images/run"
@@ -354,18 +368,65 @@ class FaultsRun(FleetRun[FaultyHost]):
         self._for(300.0, stack, lambda: None, until=lambda: len(done_by(runtime)) == len(HOSTS))
         for fault in self.faults:
             yield from self._meet(fault, stack, runtime, journal)
+        if self.packages:
+            yield from self._go_elsewhere(stack, runtime, journal)
         for name in self.failing:
             yield from self._swallow(name, stack, runtime, journal)
+
+    def _client(self) -> Client:
+        folder = DataFolder(path=self.out / "data")
+        token = api_token(folder, PEOPLE[0], Role.SCIENTIST)
+        return Client(url=folder.state().portal_url, token=token, timeout=30.0)
+
+    def _go_elsewhere(self, stack: Stack, runtime: Runtime, journal: Journal) -> Iterator[str]:
+        """Ask for a package that one host cannot run."""
+        client, began = self._client(), time.monotonic()
+        reduction = {"package": HARMLESS, "group_by": ["cell", "date"]}
+        asked = [
+            client.submit(
+                parse_request(
+                    {
+                        **_REQUEST,
+                        "region": {"bbox": [-2.0 + 0.1 * number, 52.0, 2.0, 54.0]},
+                        "reduction": reduction,
+                    }
+                )
+            ).id
+            for number in range(_ASKED)
+        ]
+
+        def states() -> list[str]:
+            return [client.status(one).state.value for one in asked]
+
+        def over() -> bool:
+            with suppress(ApiError):
+                return all(RequestState(state).ended for state in states())
+            return False
+
+        self._for(WORKS_AGAIN, stack, lambda: None, until=over)
+        runs = [task for task in tasks_of(runtime) if HARMLESS in task.task_class]
+        ends = [one for task in runs for one in runtime.tasks.attempts(task.key)]
+        by = Counter(f"{one.category or 'success'} on {one.worker}" for one in ends)
+        said = ", ".join(f"{count} {what}" for what, count in sorted(by.items()))
+        log = Path(self.hosts[HOSTS[NO_SANDBOX]].log.name).read_text(errors="replace")
+        back = log.count("attempt postponed")
+        journal.note("no sandbox", attempts=said, given_back=back)
+        say(
+            f"{HARMLESS}: {len(runs)} runs, {said}; {HOSTS[NO_SANDBOX]} gave back {back}; "
+            f"{time.monotonic() - began:.0f} s"
+        )
+        if not runs or not over() or any(state not in COMPLETE for state in states()):
+            yield f"{HARMLESS}: its requests ended {Counter(states())}"
+        if any(one.category is not None for one in ends):
+            yield f"{HARMLESS}: attempts failed"
 
     def _swallow(
         self, name: str, stack: Stack, runtime: Runtime, journal: Journal
     ) -> Iterator[str]:
         """Ask for a package that harms whatever runs it."""
-        folder = DataFolder(path=self.out / "data")
-        token = api_token(folder, PEOPLE[0], Role.SCIENTIST)
-        client = Client(url=folder.state().portal_url, token=token, timeout=30.0)
+        client = self._client()
         reduction = {"package": name, "group_by": ["cell", "all"]}
-        asked = parse_request({**_POISON_REQUEST, "reduction": reduction})
+        asked = parse_request({**_REQUEST, "reduction": reduction})
         request, began, before = client.submit(asked).id, time.monotonic(), done_by(runtime)
 
         def over() -> bool:
@@ -515,11 +576,11 @@ def main() -> int:
     poisons = tuple(one for one in POISONS if arguments.only in f"poison {one}")
 
     def make(out: Path, archive: Path) -> FaultsRun:
-        for name, program in POISONS.items():
+        for name, program in {**POISONS, HARMLESS: _HARMLESS_PROGRAM}.items():
             package = out / "packages" / name
             package.mkdir(parents=True)
             (package / "package.yaml").write_text(
-                f'name: {name}\nversion: "1"\ndescription: It harms what runs it.\n'
+                f'name: {name}\nversion: "1"\ndescription: It is tried.\n'
                 "command: [python, run.py]\noutputs: [{name: none.csv, kind: file}]\n"
                 "resources: {memory_gb: 1, timeout_seconds: 120}\n"
             )
@@ -534,6 +595,7 @@ def main() -> int:
             real=False,
             live=arguments.live,
             faults=faults,
+            packages=arguments.only in "no sandbox on one host",
             failing=poisons,
         )
 

@@ -20,7 +20,8 @@ class Lease:
 
     def renew(self, sent: float) -> None:
         """Take note that a beat succeeded that was sent at a time of the monotonic clock."""
-        self._since, self.missed = max(self._since, sent), ""
+        self._since = max(self._since, sent)
+        self.missed = ""
 
     @property
     def deadline(self) -> float:

@@ -851,7 +851,7 @@ def test_a_row_of_an_attempt_without_a_tier_is_read(bench: Bench) -> None:
     (attempt,) = bench.world.runtime.tasks.attempts(key)
     entity = task_table.ATTEMPT.dump(attempt)
     assert "reading" not in entity
-    row = Row(partition="p", row="a", entity=entity, etag="")
+    row = Row(partition="p", row=f"a|{key}|000001", entity=entity, etag="")
     assert task_table.ATTEMPT.load(row).reading == ""
     noted = task_table.ATTEMPT.dump(replace(attempt, reading="none"))
     assert noted["reading"] == "none"
