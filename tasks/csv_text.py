@@ -31,3 +31,9 @@ def text_cell(text: str) -> str:
     """Return what to write for a text."""
     runs = _begun(text).startswith(_FORMULA) and not _NUMBER.fullmatch(text)
     return f"'{text}" if runs else text
+
+
+def text_of_cell(written: str) -> str:
+    """Return the text that a cell stands for: what `text_cell` was given."""
+    text = written.removeprefix("'")
+    return text if text_cell(text) == written else written

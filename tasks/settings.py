@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     python_index: str = Field(
         "default",
         description="Address of the registry from which the Python dependencies of uploaded "
-        "packages are resolved. default: that of uv; empty: such packages are refused.",
+        "packages are resolved. default: PyPI; empty: such packages are refused.",
     )
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
     portal_address: str = Field("127.0.0.1:8000", description="`HOST:PORT` the portal binds to.")

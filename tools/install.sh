@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install what a lock names: install.sh PYTHON LOCK [option of `uv pip install` and `pip install` ...]
-# uv takes a tenth of pip's time. It comes with the hashes of requirements.lock, and goes by pip's settings. Where
+# uv takes a tenth of pip's time. It comes with the hashes of requirements-dev.lock, and goes by pip's settings. Where
 # there is no uv for the machine, or it fails, pip installs.
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ export UV_CACHE_DIR="$PWD/.venv/uv-cache" UV_PYTHON_DOWNLOADS=never PIP_DISABLE_
 
 uv=$(command -v uv || echo .venv/bin/uv)
 if [ ! -x "$uv" ]; then
-    awk '/^uv==/ { on = 1 } on { print } on && !/\\$/ { exit }' requirements.lock >.venv/uv.lock
+    awk '/^uv==/ { on = 1 } on { print } on && !/\\$/ { exit }' requirements-dev.lock >.venv/uv.lock
     .venv/bin/python -m pip install --quiet --require-hashes -r .venv/uv.lock || true
 fi
 

@@ -2,12 +2,15 @@
 
 `infra/roles.txt` names the packages. Of those that stay it takes out their own tests, sources and
 headers for compilers, stubs for type checkers, parts of Arrow that nothing here opens (Flight, its
-own S3, copies of a library for linkers), and of botocore all services but S3 and the one that gives
-its keys. Where `strip` is, as in the stage of the image that builds, compiled code loses its
-symbols for debuggers.
+own S3, copies of a library for linkers), of botocore all services but S3 and the one that gives its
+keys, and of Pygments all languages but Python, which errors are shown in. pyproj reads the newer
+database of GDAL's PROJ in place of its own. Where `strip` is, as in the stage of the image that
+builds, compiled code loses its symbols for debuggers.
 """
 
+import contextlib
 import shutil
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -17,14 +20,15 @@ from os.path import normpath
 from pathlib import Path
 
 ROLES = Path(__file__).parents[1] / "infra" / "roles.txt"
-_TOOLS = ("pip", "setuptools", "wheel")
 _PARTS = (
     *("pyarrow/include", "pyarrow/src", "pyarrow/_flight.*", "pyarrow/libarrow_flight.*"),
     *("pyarrow/libarrow_python_flight.*", "pyarrow/_s3fs.*", "pyarrow/libarrow_s3.*"),
     # Python loads `.so.2600`; wheels hold no links, so these are whole copies of it.
     *("pyarrow/libarrow_python*.so", "pyarrow/libarrow_python*.so.*.*.*"),
-    *("numpy/_core/include", "numpy/f2py"),
+    *("numpy/_core/include", "numpy/f2py", "numpy/_core/_simd.*", "numpy/_core/_*_tests.*"),
+    "pip/_vendor/distlib/*.exe",
 )
+_LANGUAGES = frozenset(("__init__", "_mapping", "python"))
 _PAGE = 4096
 _SUFFIXES = frozenset((".a", ".c", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx"))
 _SERVICES = ("s3", "sts", "sso", "sso-oidc")
@@ -59,6 +63,34 @@ def parts(site: Path) -> Iterator[Path]:
     for service in site.glob("botocore/data/*/"):
         if service.name not in _SERVICES:
             yield service
+
+    for language in site.glob("pygments/lexers/**/*.py*"):
+        if language.name.partition(".")[0] not in _LANGUAGES:
+            yield language
+
+
+def share_database(site: Path) -> None:
+    """Have pyproj read the database of rasterio's PROJ, unless its own is of a newer layout.
+
+    A database that a newer PROJ wrote is read by an older one while its layout's major version is
+    the same: https://proj.org/en/stable/resource_files.html.
+    """
+    own, other = (
+        site / folder / "proj.db" for folder in ("pyproj/proj_dir/share/proj", "rasterio/proj_data")
+    )
+    if own.is_file() and other.is_file():
+        (major, minor), (major_of_other, minor_of_other) = layout(own), layout(other)
+        if major == major_of_other and minor <= minor_of_other:
+            own.unlink()
+            own.symlink_to(Path("../../../../rasterio/proj_data/proj.db"))
+
+
+def layout(database: Path) -> tuple[int, int]:
+    """Return the version of the layout of a database of PROJ."""
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        known = dict(opened.execute("SELECT key, value FROM metadata"))
+    major, minor = (known[f"DATABASE.LAYOUT.VERSION.{one}"] for one in ("MAJOR", "MINOR"))
+    return int(major), int(minor)
 
 
 def strip_symbols(site: Path) -> None:
@@ -97,13 +129,14 @@ def can_be_loaded(library: Path) -> bool:
 
 def slim(role: str, site: Path) -> None:
     """Take out of an environment what a role does without."""
-    for name in (*left_out(role), *_TOOLS):
+    for name in left_out(role):
         remove_package(name, site)
     for path in [*parts(site)]:
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+    share_database(site)
     strip_symbols(site)
 
 

@@ -3,15 +3,15 @@
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from portal.results.charts import Chart, Line, Mark, chart
 from portal.results.result_files import ResultFile, ResultReader
 from portal.serving.quantities import unit_text
-from portal.sites.site_series import AT_ONCE, MOST_MARKS, parts_of_table
+from portal.sites.site_series import AT_ONCE, MOST_MARKS
+from portal.sites.site_table import rows_of
 
 STATISTICS = "sites/comparison-statistics.csv"
-PAIRS = "sites/comparison.parquet"
+PAIRS = "sites/comparison.csv"
 _MOST = 2**20  # bytes of statistics that a page reads
 _NUMBERS = ("bias", "rmse", "r", "slope", "intercept")
 _LAYER = ("product", "collection", "layer", "column")
@@ -84,47 +84,66 @@ def comparison(files: Mapping[str, ResultFile], reader: ResultReader) -> Compari
 def _scatters(
     reader: ResultReader, pairs: ResultFile, said: Sequence[Mapping[str, str]]
 ) -> tuple[Scatter, ...]:
-    """Draw the pairs of each layer that was compared."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    columns = (*_LAYER, "site", "first_day", "value", "measured")
-    rows = pa.concat_tables(
-        [pa.table({}), *parts_of_table(reader, pairs, columns)], promote_options="default"
-    )
-    found = []
-    for one in said:
-        if one["site"] != _ALL or not int(one["n"]):
+    """Draw the pairs of each layer that was compared: of many, one in some."""
+    layers = {
+        tuple(one[name] for name in _LAYER): one
+        for one in said
+        if one["site"] == _ALL and int(one["n"])
+    }
+    steps = {layer: -(-int(one["n"]) // MOST_MARKS) for layer, one in layers.items()}
+    drawn: dict[tuple[str, ...], list[_Pair]] = {layer: [] for layer in layers}
+    seen = dict.fromkeys(layers, 0)
+    for row in rows_of(reader, pairs):
+        layer = tuple(row[name] for name in _LAYER)
+        if layer not in layers:
             continue
-        here = rows
-        for name in _LAYER:
-            here = here.filter(pc.equal(here[name], one[name]))
-        step = -(-here.num_rows // MOST_MARKS)
-        drawn = here.take([*range(0, here.num_rows, step)]).to_pylist()
-        found.append(
-            Scatter(
-                layer=f"{one['product']} {one['layer']}",
-                column=one["column"],
-                chart=_scatter(drawn, one),
-                step=step,
-            )
+        if seen[layer] % steps[layer] == 0:
+            drawn[layer].append(_pair(row))
+        seen[layer] += 1
+    return tuple(
+        Scatter(
+            layer=f"{one['product']} {one['layer']}",
+            column=one["column"],
+            chart=_scatter(drawn[layer], one),
+            step=steps[layer],
         )
-    return tuple(found)
+        for layer, one in layers.items()
+        if drawn[layer]
+    )
 
 
-def _scatter(rows: Sequence[Mapping[str, Any]], said: Mapping[str, str]) -> Chart:
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """A value and what was measured."""
+
+    site: str
+    first_day: str
+    value: float
+    measured: float
+
+
+def _pair(row: Mapping[str, str]) -> _Pair:
+    return _Pair(
+        site=row["site"],
+        first_day=row["first_day"],
+        value=float(row["value"]),
+        measured=float(row["measured"]),
+    )
+
+
+def _scatter(rows: Sequence[_Pair], said: Mapping[str, str]) -> Chart:
     """Draw pairs, with the line of equal values and the regression."""
-    sites = [*dict.fromkeys(row["site"] for row in rows)]
+    sites = [*dict.fromkeys(row.site for row in rows)]
     named = sites if len(sites) <= AT_ONCE - 2 else []
     lines = [
         Line(
             name=site,
-            marks=[_mark(row) for row in rows if not named or row["site"] == site],
+            marks=[_mark(row) for row in rows if not named or row.site == site],
             is_points=True,
         )
         for site in (named or [f"{len(sites)} sites"])
     ]
-    both = [row[name] for row in rows for name in ("measured", "value")]
+    both = [number for row in rows for number in (row.measured, row.value)]
     ends = min(both), max(both)
     lines.append(_line("equal", ends, 0.0, 1.0))
     if said["slope"]:
@@ -132,12 +151,12 @@ def _scatter(rows: Sequence[Mapping[str, Any]], said: Mapping[str, str]) -> Char
     return chart(lines, unit_text(said["units"]), has_dates=False)
 
 
-def _mark(row: Mapping[str, Any]) -> Mark:
+def _mark(row: _Pair) -> Mark:
     return Mark(
-        name=f"{row['site']} {row['first_day']}",
-        moment=row["measured"],
-        value=row["value"],
-        text=f"{row['value']:.6g}, measured {row['measured']:.6g}",
+        name=f"{row.site} {row.first_day}",
+        moment=row.measured,
+        value=row.value,
+        text=f"{row.value:.6g}, measured {row.measured:.6g}",
     )
 
 

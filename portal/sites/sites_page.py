@@ -8,7 +8,8 @@ from portal.serving.identity import Reader
 from portal.serving.late_routes import Router
 from portal.serving.portal import CurrentPortal
 from portal.sites.comparison import comparison
-from portal.sites.site_series import AT_ONCE, ROWS, TABLE, site_charts
+from portal.sites.site_series import AT_ONCE, TABLE, site_charts
+from portal.sites.site_table import SiteIndex
 from portal.sites.state import Sites
 
 router = Router(include_in_schema=False)
@@ -23,11 +24,12 @@ def sites_part(
     results = portal.state(Results)
     reader = results.index.reader(portal.runtime, row)
     files = results.index.files(portal.runtime, row)
-    names: tuple[str, ...] = ()
-    rows = files.get(ROWS)
-    if rows is not None:
-        rows = reader.current(rows)
-        names = portal.state(Sites).with_a_value(reader, rows)
+    index = SiteIndex(columns=(), spans={})
+    table = files.get(TABLE)
+    if table is not None:
+        table = reader.current(table)
+        index = portal.state(Sites).index(reader, table)
+    names = [*index.spans]
     found = [name for name in names if find.casefold() in name.casefold()]
     pages = max(1, -(-len(found) // AT_ONCE))
     page = min(max(1, page), pages)
@@ -36,13 +38,13 @@ def sites_part(
         "sites.html",
         "#sites",
         row=row,
-        table=files.get(TABLE),
+        table=table,
         with_value=len(names),
         found=len(found),
         find=find,
         page=page,
         pages=pages,
         at_once=AT_ONCE,
-        series=site_charts(reader, rows, shown) if rows is not None and shown else (),
+        series=site_charts(reader, table, index, shown) if table is not None else (),
         compared=comparison(files, reader),
     )

@@ -3,15 +3,15 @@
 from portal.results.result_files import ResultFile, ResultReader
 from portal.serving.caches import Kept
 from portal.serving.portal import Portal
-from portal.sites.site_series import sites_with_a_value
+from portal.sites.site_table import SiteIndex, index_of
 
 
 class Sites:
-    """The names of sites in the tables that were looked at last."""
+    """Where the sites are in the tables that were looked at last."""
 
     def __init__(self, _portal: Portal) -> None:
-        self._names: Kept[tuple[str, ...]] = Kept(32)
+        self._indexes: Kept[SiteIndex] = Kept(32)
 
-    def with_a_value(self, reader: ResultReader, table: ResultFile) -> tuple[str, ...]:
-        """Return the sites of a table that have a value."""
-        return self._names.get(table.file.sha256, lambda: sites_with_a_value(reader, table))
+    def index(self, reader: ResultReader, table: ResultFile) -> SiteIndex:
+        """Return where the sites with a value are in a table."""
+        return self._indexes.get(table.file.sha256, lambda: index_of(reader, table))

@@ -1,11 +1,12 @@
 """Resolve a package's Python dependencies, once, when it is uploaded; never at run time.
 
-`uv` chooses versions, writes their hashes down, and unpacks wheels into a folder. Nothing is built
-and nothing of a wheel is run: packages without a wheel are refused. The folder becomes an archive
+`pip` chooses versions, tells their hashes, and unpacks wheels into a folder. Nothing is built and
+nothing of a wheel is run: packages without a wheel are refused. The folder becomes an archive
 without times or owners, so that equal environments have equal digests. It is put on `PYTHONPATH`,
 before Swathmill's own packages.
 """
 
+import json
 import os
 import platform
 import re
@@ -17,9 +18,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import TypedDict
+from urllib.parse import urlsplit
 
 import structlog
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from tasks.packages.package_uploads import Upload
 from tasks.packages.packages import (
@@ -37,16 +41,36 @@ log = structlog.get_logger("packages")
 SECONDS = 120.0
 """How long an upload waits for each of three steps: to choose, to unpack, to compile."""
 _LOOK = 0.2
-_TOLD = 1500  # characters of what uv says
+_TOLD = 1500  # characters of what pip says
 _LINE = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _SECRET = re.compile(r"//[^/@\s]+@")
-# What of the server's environment uv needs to reach a registry.
+# What of the server's environment pip needs to reach a registry.
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PASSED = frozenset(
     {"SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *(name.lower() for name in _PROXIES)}
 )
 _SITE = "site"
-_SKIPPED = frozenset({"bin", ".lock"})  # scripts name this machine's Python
+_SKIPPED = frozenset({"bin"})  # scripts name this machine's Python
+
+
+class _Metadata(TypedDict):
+    name: str
+    version: str
+
+
+class _Archive(TypedDict):
+    hashes: dict[str, str]
+
+
+class _Download(TypedDict):
+    archive_info: _Archive
+
+
+class _Installed(TypedDict):
+    """What pip reports of a package that it chose."""
+
+    metadata: _Metadata
+    download_info: _Download
 
 
 def this_python() -> str:
@@ -70,7 +94,7 @@ def resolve(
         The upload as it is now, and its environment's archive.
 
     Raises:
-        PackageError: the dependencies cannot be had; says what uv said.
+        PackageError: the dependencies cannot be had; says what pip said.
     """
     needs = upload.needs
     if needs is None:
@@ -117,15 +141,28 @@ def _check(needs: Needs, settings: Settings) -> None:
 
 def _lock(needs: Needs, folder: Path, settings: Settings, cache: Path | None) -> Path:
     """Write the list of exact versions with hashes."""
-    wanted, lock = folder / "wanted.txt", folder / "lock.txt"
+    wanted, lock, chosen = (folder / name for name in ("wanted.txt", "lock.txt", "chosen.json"))
     lines = "\n".join(needs.requirements) + "\n"
     if needs.locked:
         lock.write_text(lines, "utf-8")
         return lock
     wanted.write_text(lines, "utf-8")
-    own = ["--generate-hashes", "--no-header", "--no-annotate", "--output-file", str(lock)]
-    _uv(["compile", str(wanted), *own], folder, settings, cache)
+    own = ["--requirement", str(wanted), "--dry-run", "--ignore-installed", "--report", str(chosen)]
+    _pip(own, folder, settings, cache)
+    lock.write_text(_lock_of(json.loads(chosen.read_bytes())), "utf-8")
     return lock
+
+
+def _lock_of(report: dict[str, list[_Installed]]) -> str:
+    """Return a lock of what pip chose (its installation report, version 1)."""
+    lines = []
+    for one in report["install"]:
+        name = canonicalize_name(one["metadata"]["name"])
+        sha256 = one["download_info"]["archive_info"].get("hashes", {}).get("sha256")
+        if sha256 is None:
+            raise _refused(f"the registry tells no SHA-256 of {name}")
+        lines.append(f"{name}=={one['metadata']['version']} \\\n    --hash=sha256:{sha256}\n")
+    return "".join(sorted(lines))
 
 
 def _install(
@@ -135,8 +172,8 @@ def _install(
 
     The compiler works in a process of its own, which a hostile source may crash.
     """
-    own = ["--target", str(target), "--require-hashes", "--link-mode", "copy"]
-    _uv(["install", "--requirements", str(lock), *own], folder, settings, cache)
+    own = ["--requirement", str(lock), "--require-hashes", "--target", str(target), "--no-compile"]
+    _pip(own, folder, settings, cache)
     target.mkdir(exist_ok=True)
     # By content, not by time, so that a file is used wherever and whenever it is unpacked; and
     # with the same hashes, so that the same source makes the same file.
@@ -145,21 +182,28 @@ def _install(
     _check_size(folder)
 
 
-def _uv(command: list[str], folder: Path, settings: Settings, cache: Path | None) -> None:
-    """Run uv; raise PackageError with its words where it fails."""
-    from uv import find_uv_bin  # only here: a worker's image has none
-
-    kept, index = cache or folder / "cache", settings.python_index
+def _pip(command: list[str], folder: Path, settings: Settings, cache: Path | None) -> None:
+    """Have pip choose or install; raise PackageError with its words where it fails."""
+    kept, index, temporary = cache or folder / "cache", settings.python_index, folder / "temporary"
+    temporary.mkdir(exist_ok=True)
     words = [
-        *(find_uv_bin(), "pip", *command),
-        *("--only-binary", ":all:", "--no-config", "--quiet", "--python", sys.executable),
-        *(() if index == "default" else ("--default-index", index)),
-        *("--cache-dir", str(kept)),
+        *(sys.executable, "-P", "-m", "pip", "install", *command),
+        *("--only-binary", ":all:", "--isolated", "--no-input", "--root-user-action", "ignore"),
+        *("-qq", "--no-color", "--disable-pip-version-check", "--cache-dir", str(kept)),
+        *(() if index == "default" else _index(index)),
     ]
+    own = {"PIP_CONFIG_FILE": os.devnull, "TMPDIR": str(temporary)}
     passed = {name: value for name, value in os.environ.items() if name in _PASSED}
-    code, text = _run(words, passed | {"NO_COLOR": "1"}, folder)
+    code, text = _run(words, passed | own, folder)
     if code:
         raise _refused(_SECRET.sub("//", text.replace(str(folder), "").strip())[-_TOLD:])
+
+
+def _index(address: str) -> tuple[str, ...]:
+    """Name a registry to pip, which asks one without TLS only where it is told to trust it."""
+    host = urlsplit(address)
+    trusted = ("--trusted-host", host.netloc.rpartition("@")[2]) if host.scheme == "http" else ()
+    return "--index-url", address, *trusted
 
 
 def _run(words: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str]:

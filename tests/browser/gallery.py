@@ -53,7 +53,7 @@ from tests.portal.scripted import (
     set_row,
     settings,
 )
-from tests.portal.site_tables import parquet, site_rows
+from tests.portal.site_tables import site_csv, site_rows
 from tests.portal.submissions import DOCUMENT
 from tests.portal.viewer.serving_viewer import viewed_folder
 from tests.tasks.package_files import upload_of
@@ -254,9 +254,8 @@ def _requests(runtime: Runtime, folder: Path) -> dict[str, str]:
     )  # fmt: skip
     ids["story"] = put_story(runtime).request
     ids["sites"] = request_operations.submit(runtime, ADA, parse_request(SITES))
-    put_result(runtime, ids["sites"], "sites", "sites.csv", b"site,value\n")
     rows = [*site_rows("Moor", [1.0, 2.5, 2.1]), *site_rows("Fen", [0.5, 1.0, 1.6])]
-    put_result(runtime, ids["sites"], "sites", "sites.parquet", parquet(rows))
+    put_result(runtime, ids["sites"], "sites", "sites.csv", site_csv(rows))
     set_row(
         runtime, ids["sites"], state=RequestState.COMPLETE, ended=now - 30, delivered=1, outputs=1
     )

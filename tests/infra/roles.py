@@ -29,21 +29,22 @@ PROGRAMS = {
 
 # Of functions of the library and of commands, which no process of the service calls.
 _LIBRARY = {"xarray", "odc", "zarr"}
-# Only uploads resolve Python dependencies, and only sites and polygons read tables.
+# Only sites and polygons write tables.
 NOT_CALLED = {
     "portal": _LIBRARY,
     "manager": _LIBRARY,
-    "worker": _LIBRARY | {"uv"},
-    "runner": _LIBRARY | {"uv", "pyarrow"},
+    "worker": _LIBRARY,
+    "runner": _LIBRARY | {"pyarrow"},
 }
 _STORES = {"adlfs", "s3fs", "opentelemetry-exporter-otlp-proto-http"}
 # What packages that stay require, and no process of the service imports: Celery's own command.
 NOT_IMPORTED = {"click-repl", "prompt-toolkit", "wcwidth"}
 # Programs that a role starts, which none of its modules imports.
 SCRIPTS = {"worker": "worker/packages"}
-# What is opened by name: stores of archives, by fsspec; parts of uvicorn; a reader of forms.
+# What is opened by name: stores of archives, by fsspec; parts of uvicorn; a reader of forms; what
+# resolves the Python dependencies of uploads.
 FOUND_BY_NAME = {
-    "portal": _STORES | {"uvloop", "httptools", "python-multipart", "typer", "rich"},
+    "portal": _STORES | {"pip", "uvloop", "httptools", "python-multipart", "typer", "rich"},
     "manager": _STORES,
     "worker": _STORES,
     "runner": {"scipy"},

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from portal.sites import comparison, site_series, sites_page
+from portal.sites import comparison, site_series
 from tasks.bag.runtime import Runtime
 from tasks.request.document import parse_request
 from tasks.requests import request_operations
 from tests.portal.scripted import LivePortal, part, put_result, set_row
-from tests.portal.site_tables import TEXTS, parquet, site_rows
+from tests.portal.site_tables import TEXTS, site_csv, site_rows
 from tests.portal.submissions import submitted
 
 DOCUMENT = {
@@ -42,7 +42,7 @@ def test_statistics_and_pairs_are_shown_once_they_are_there(
         page = client.get(f"/requests/{name}").text
         before = part(client, f"/requests/{name}/sites")
         put_result(runtime, name, "sites", "comparison-statistics.csv", STATISTICS)
-        put_result(runtime, name, "sites", "comparison.parquet", parquet(pairs))
+        put_result(runtime, name, "sites", "comparison.csv", site_csv(pairs))
         set_row(runtime, name, delivered=2)
         after = part(client, f"/requests/{name}/sites")
         monkeypatch.setattr(comparison, "MOST_MARKS", 2)
@@ -76,8 +76,7 @@ def test_series_at_sites_are_drawn_from_their_table(portal: LivePortal, runtime:
     with portal.browser() as client:
         page = client.get(f"/requests/{name}").text
         before = part(client, f"/requests/{name}/sites")
-        put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
-        put_result(runtime, name, "sites", "sites.parquet", parquet(rows, 5))
+        put_result(runtime, name, "sites", "sites.csv", site_csv(rows))
         set_row(runtime, name, delivered=2)
         after, second, found = (
             part(client, f"/requests/{name}/sites{query}")
@@ -106,8 +105,7 @@ def test_a_chart_has_so_many_marks_of_each_site_alike(
     monkeypatch.setattr(site_series, "MOST_MARKS", 6)
     name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
     rows = [row for site in ("Moor", "Fen") for row in site_rows(site, [1.0, 2.0, 3.0, 4.0])]
-    put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
-    put_result(runtime, name, "sites", "sites.parquet", parquet(rows))
+    put_result(runtime, name, "sites", "sites.csv", site_csv(rows))
     set_row(runtime, name, delivered=2)
     with portal.browser() as client:
         drawn = part(client, f"/requests/{name}/sites")
@@ -115,27 +113,11 @@ def test_a_chart_has_so_many_marks_of_each_site_alike(
     assert "2 later values of these sites are in the CSV" in drawn
 
 
-@pytest.mark.parametrize(("most", "pages"), [(4, 2), (5, 3)])
-def test_a_table_is_looked_at_for_so_many_rows(
-    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, most: int, pages: int
-) -> None:
-    monkeypatch.setattr(site_series, "_MOST_ROWS", most)
-    monkeypatch.setattr(sites_page, "AT_ONCE", 1)
-    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
-    rows = [row for site in ("Moor", "Fen", "Carr") for row in site_rows(site, [1.0, 2.0])]
-    put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
-    put_result(runtime, name, "sites", "sites.parquet", parquet(rows, 2))
-    set_row(runtime, name, delivered=2)
-    with portal.browser() as client:
-        assert f"page 1 of {pages}" in part(client, f"/requests/{name}/sites")
-
-
 def test_a_table_without_a_value_says_where_the_reasons_are(
     portal: LivePortal, runtime: Runtime
 ) -> None:
     name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
-    put_result(runtime, name, "sites", "sites.csv", b"site,value\n")
-    put_result(runtime, name, "sites", "sites.parquet", parquet(site_rows("Moor", [None])))
+    put_result(runtime, name, "sites", "sites.csv", site_csv(site_rows("Moor", [None])))
     set_row(runtime, name, delivered=2)
     with portal.browser() as client:
         assert "No site has a value" in part(client, f"/requests/{name}/sites")
