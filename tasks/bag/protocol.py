@@ -26,9 +26,9 @@ log = structlog.get_logger("tasks.bag.protocol")
 
 
 INPUT_ABSENT = "an input is being made again"
+"""What is said of an attempt that failed for want of an input."""
 NOT_HERE = "not here: "
 """How the reason begins of a task that was given back because its host cannot run it."""
-"""What is said of an attempt that failed for want of an input."""
 
 
 @dataclass(frozen=True, kw_only=True)
