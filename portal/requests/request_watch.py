@@ -19,7 +19,7 @@ from tasks.requests.request_table import RequestTable
 
 log = structlog.get_logger(__name__)
 
-FIRST, PART = 0.02, 0.04
+FIRST, PART = 0.01, 0.04
 """Seconds between two looks at least, and as part of the time for which the request that was
 followed last has been: what ends soon is told soon."""
 SOON, LATE = 0.2, 1.0
@@ -154,9 +154,10 @@ class RequestWatch:
                 for turn in self._followed[request].changed(etag)
             ]
             for some in range(0, len(told), AT_ONCE):
+                if some:
+                    await asyncio.sleep(PAUSE)
                 for turn in told[some : some + AT_ONCE]:
                     _wake(turn)
-                await asyncio.sleep(PAUSE)
             followers = sum(followed.followers for followed in self._followed.values())
             often = max(followers / _FOLLOWERS, len(wanted) / _REQUESTS)
             if often <= FIRST:

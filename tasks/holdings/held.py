@@ -319,14 +319,14 @@ def _touched(made: Target) -> tuple[frozenset[Tile], frozenset[Square]]:
 
 
 def _cells(lon: Floats, lat: Floats) -> frozenset[Square]:
-    found: set[Square] = set()
+    across, down = int(360 / _CELL), int(180 / _CELL)
+    found = np.zeros((across, down), bool)
     # Nearer to a pole than a cell, all meridians come together.
     polar = np.abs(lat) > 90.0 - _CELL
-    across = int(360 / _CELL)
     for right in (-_AROUND, _AROUND):
         for up in (-_AROUND, _AROUND):
             col = np.floor((lon + right + 180.0) / _CELL).astype(int) % across
-            row = np.clip(np.floor((lat + up + 90.0) / _CELL), 0, 180 / _CELL - 1).astype(int)
-            found.update(map(Square, col.tolist(), row.tolist()))
-            found.update(Square(c, r) for r in set(row[polar].tolist()) for c in range(across))
-    return frozenset(found)
+            row = np.clip(np.floor((lat + up + 90.0) / _CELL), 0, down - 1).astype(int)
+            found[col, row] = True
+            found[:, row[polar]] = True
+    return frozenset(Square(int(col), int(row)) for col, row in np.argwhere(found))

@@ -135,6 +135,32 @@ def test_a_crowd_is_told_a_few_at_a_time_and_looked_for_less_often(
     assert pauses.count(PAUSE) >= 1000 / AT_ONCE
 
 
+def test_a_few_followers_are_told_without_a_pause(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = submitted(runtime)
+    pauses: list[float] = []
+    really = asyncio.sleep
+
+    async def watching(watch: RequestWatch) -> None:
+        ready = asyncio.Semaphore(0)
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            await really(0.001)
+
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        crowd = [asyncio.create_task(told(watch, name, ready)) for _ in range(AT_ONCE)]
+        for _ in crowd:
+            await ready.acquire()
+        set_row(runtime, name, state=RequestState.RUNNING)
+        await asyncio.gather(*crowd)
+
+    run(watching, runtime)
+    assert pauses
+    assert PAUSE not in pauses
+
+
 def test_a_new_request_is_looked_for_more_often(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
