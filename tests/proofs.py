@@ -4,6 +4,7 @@ What `ONLY` names otherwise are words of tests (`pytest -k`).
 """
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -143,10 +144,10 @@ PROOFS = {
 
 
 def _make_image() -> int:
-    engine = os.environ.setdefault("SWATHMILL_TEST_ENGINE", "podman")
+    engine = shlex.split(os.environ.setdefault("SWATHMILL_TEST_ENGINE", "podman"))
     build = os.environ.get("SWATHMILL_TEST_BUILD", "").split()
     file = ("--file", "infra/Containerfile", "--tag", "swathmill:tested", ".")
-    return subprocess.call([engine, "build", *build, *file], cwd=ROOT)
+    return subprocess.call([*engine, "build", *build, *file], cwd=ROOT)
 
 
 def main(words: list[str]) -> int:
