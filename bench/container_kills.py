@@ -232,8 +232,8 @@ def check_confined(engine: list[str], container: str) -> None:
         raise SystemExit(f"{container} is not confined: {said}")
 
 
-def push_package(hosts: Hosts, folder: Path) -> None:
-    """Push a new package of the owner."""
+def push_package(hosts: Hosts, folder: Path, needs: str = "") -> None:
+    """Push a new package of the owner; `needs` is a Python dependency that it has."""
     environment = {
         **os.environ,
         "SWATHMILL_PORTAL_URL": hosts.url,
@@ -242,6 +242,8 @@ def push_package(hosts: Hosts, folder: Path) -> None:
     for words in (("new", "my-mean", "--language", "python"), ("push", "my-mean")):
         command = [SWATHMILL, "package", *words]
         subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+        if needs:
+            (folder / "my-mean" / "requirements.txt").write_text(f"{needs}\n", "utf-8")
 
 
 def kill(hosts: Hosts) -> None:

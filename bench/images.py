@@ -5,7 +5,8 @@ swathmill-ROLE:tested` of each role. Portal, manager and runner run as docker-co
 10001, a read-only root, no capabilities; Azurite and a Redis server of this machine stand for the
 account. Then requests are submitted while there is no worker, and each time a worker's container is
 started anew: the seconds are from the engine's `run` to the worker's first attempt. The requests
-run a package of the owner in the pool, and in the worker a shipped package and a table of sites.
+run a package of the owner in the pool, with a Python dependency of a registry of this machine, and
+in the worker a shipped package and a table of sites, whose charts the portal then draws.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import httpx
 
 from bench.container_kills import Hosts, prepared, push_package, remove, start
 from bench.containers import REQUEST, SWATHMILL, do, until
+from tests.tasks.wheels import registry, write_wheel
 
 ROLES = {"portal": "portal", "manager": "manager", "worker": "worker", "reductions": "runner"}
 """The role of each service of docker-compose.yml."""
@@ -65,9 +67,12 @@ def main() -> int:
         folder = Path(name)
         folder.chmod(0o755)  # the user of the containers reads the archive
         subprocess.run([SWATHMILL, "sample", str(folder / "archive")], check=True)
+        write_wheel(folder / "registry", "parcel", "1.0", {"parcel.py": "SIZE = 1\n"})
+        index = stack.enter_context(registry(folder / "registry"))
         hosts = prepared(engine, shlex.split(given.run_options), folder, stack, images)
+        hosts.words["portal"][:0] = ["--env", f"SWATHMILL_PYTHON_INDEX={index}"]
         start(hosts, ["portal", "manager-1", "reductions"])
-        push_package(hosts, folder)
+        push_package(hosts, folder, "parcel")
         took = [run(hosts, what, document) for what, document in REQUESTS.items()]
         print(f"from run to the first attempt: median {statistics.median(took):.1f} s")
     return 0
@@ -100,6 +105,10 @@ def run(hosts: Hosts, what: str, document: dict[str, Any]) -> float:
     found = hosts.state(request)
     if found["state"] != "complete" or not found["delivered"] == found["outputs"] > 0:
         raise SystemExit(f"{what}: {found['state']}, {found['message']}\n{log()[-3000:]}")
+    if "sites" in document["region"]:
+        page = httpx.get(f"{hosts.url}/requests/{request}/sites", headers=headers, timeout=60)
+        if page.is_error or "<svg" not in page.text:
+            raise SystemExit(f"the page of sites has no chart: {page.text[:3000]}")
     print(f"{what}: complete, {found['delivered']} results; first attempt after {took:.1f} s")
     remove(hosts.engine, container)
     return took
