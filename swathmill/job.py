@@ -48,6 +48,10 @@ class Job:
     client: Client
     status: RequestStatus
 
+    def __repr__(self) -> str:
+        """Say in one line which request it is, and where it stood."""
+        return f"Job({self.id}: {self.status})"
+
     @property
     def id(self) -> str:
         """The request's id."""

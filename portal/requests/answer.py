@@ -7,6 +7,7 @@ from portal.serving.expected import Expected
 from portal.serving.quantities import duration_text
 from tasks.bag.categories import Rule
 from tasks.bag.model import RequestState
+from tasks.requests.gaps import cause_of
 from tasks.requests.request_table import RequestRow
 
 
@@ -46,16 +47,25 @@ class Answer:
 
 
 def answer(
-    row: RequestRow, causes: Sequence[Cause], now: float, *, may_retry: bool, spending: str = ""
+    row: RequestRow,
+    causes: Sequence[Cause],
+    now: float,
+    *,
+    may_retry: bool,
+    mine: bool = True,
+    spending: str = "",
 ) -> Answer:
-    """Sum a request up from its row and the causes of its failures, the most frequent first."""
+    """Sum a request up from its row and the causes of its failures, the most frequent first.
+
+    `mine` says whether the reader may give orders about it.
+    """
     planned = bool(row.outputs)
     return Answer(
         share=min(1.0, row.delivered / row.outputs) if planned else None,
         results=f"{row.delivered:,} of {row.outputs:,}" if planned else _unplanned(row),
         wrong=tuple(_wrong(row, causes)),
         facts=tuple(_facts(row, now, spending)),
-        next=_next(row, may_retry=may_retry),
+        next=_next(row, may_retry=may_retry) if mine else _next_of_others(row),
     )
 
 
@@ -67,9 +77,12 @@ def _wrong(row: RequestRow, causes: Sequence[Cause]) -> list[Wrong]:
         )
         for one in causes
     ]
-    if row.gap_count:
-        many = "input is" if row.gap_count == 1 else "inputs are"
-        found.append(Wrong(text=f"{row.gap_count:,} {many} not available in the archive."))
+    if row.gap_count > len(row.gaps):
+        found.append(Wrong(text=f"{row.gap_count:,} inputs are missing."))
+    elif absent := sum(not cause_of(gap.reason) for gap in row.gaps):
+        # The others are missing because a task failed, which is told above.
+        many = "input is" if absent == 1 else "inputs are"
+        found.append(Wrong(text=f"{absent:,} {many} not available in the archive."))
     return found
 
 
@@ -114,3 +127,20 @@ def _next(row: RequestRow, *, may_retry: bool) -> str:
             return "Results can be used while the rest is made."
         case _:
             return "You may close this page: nothing waits for it."
+
+
+def _next_of_others(row: RequestRow) -> str:
+    """Say what somebody may do with whom the request is shared: its owner alone gives orders."""
+    match row.state:
+        case RequestState.HELD:
+            return "It waits for its owner to confirm it."
+        case RequestState.RUNNING if row.paused:
+            return "The rest is made when its owner resumes it."
+        case RequestState.FAILED | RequestState.REFUSED:
+            return "Read why; its owner may change it and submit it again."
+        case RequestState.CANCELLED:
+            return "Finished results stay." if row.delivered else "Its owner gave it up."
+        case RequestState.PREVIEWED:
+            return "It was counted only."
+        case _:
+            return _next(row, may_retry=False)

@@ -209,7 +209,8 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
     """Show the page of one request."""
     row = read_for(portal.runtime, caller, request_id)
     made = request_operations.document_of(row)
-    shown = _progress(portal, row)
+    mine = caller.may_see(row.owner)
+    shown = _progress(portal, row, mine=mine)
     tasks = sum(count.total for count in row.phases.values())
     later = tasks > _LARGE and not portal.state(Results).index.is_known(row)
     if not later:
@@ -222,8 +223,8 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
         yaml=request_yaml(made),
         made=made,
         later=later,
-        **_held_to(shown, mine=caller.may_see(row.owner)),
-        **(shared_view(portal, caller, row) if caller.may_see(row.owner) else {}),
+        **_held_to(shown, mine=mine),
+        **(shared_view(portal, caller, row) if mine else {}),
     )
 
 
@@ -288,7 +289,7 @@ async def _events(
 def _shown_progress(portal: Portal, request_id: str, mine: bool) -> Progress:
     """Render the part that follows a request; its mark changes when other parts are out of date."""
     row = request_operations.load(portal.runtime, request_id)
-    values = _held_to(_progress(portal, row), mine=mine)
+    values = _held_to(_progress(portal, row, mine=mine), mine=mine)
     said = {
         "html": portal.pages.text("progress.html", **{**values, "polled": True}),
         "mark": values["mark"],
@@ -399,7 +400,7 @@ def percent(row: RequestRow) -> int:
     return min(99, 100 * ended // total) if total else 0
 
 
-def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
+def _progress(portal: Portal, row: RequestRow, *, mine: bool) -> dict[str, object]:
     phases = [
         PhaseView(name=phase.value, count=row.phases[phase])
         for phase in Phase
@@ -431,6 +432,7 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
             _causes(portal, row, tasks, failed),
             portal.runtime.clock.now(),
             may_retry=may_retry(row),
+            mine=mine,
             spending=spending.brief if spending else "",
         ),
         "spending": spending,

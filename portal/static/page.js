@@ -222,6 +222,8 @@ const Follower = {
   show({ html, mark, saying, ended }) {
     const before = document.getElementById("progress").dataset.mark;
     htmx.swap("#progress", html, { swapStyle: "outerHTML" });
+    const isMade = document.getElementById("progress").dataset.made !== "0";
+    for (const link of document.querySelectorAll("[data-when-made]")) link.hidden = !isMade;
     const said = document.getElementById("said");
     if (said.textContent !== saying) said.textContent = saying;
     if (ended) this.source.close();

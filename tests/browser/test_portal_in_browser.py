@@ -337,6 +337,9 @@ def test_the_newest_results_come_with_their_pictures_to_an_open_page(
     with faultless_page(context, width=width) as page:
         page.goto(portal.link())
         page.goto(f"{portal.url}/requests/{name}")
+        parts = page.get_by_role("navigation", name="Parts of the request")
+        expect(parts.get_by_role("link", name="Files")).to_be_visible()
+        expect(parts.get_by_role("link", name="Map")).to_be_hidden()
         for number in (1, 2):
             raster = raster_bytes(tmp_path, seed=number)
             put_result(runtime, name, "L", f"MCD15A2.005.Lai_1km.2012-0{number}-01.tif", raster)
@@ -344,6 +347,7 @@ def test_the_newest_results_come_with_their_pictures_to_an_open_page(
             newest = page.locator(".newest li").first
             expect(newest).to_contain_text(f"2012-0{number}-01")
         expect(page.locator(".newest li")).to_have_count(2)
+        expect(parts.get_by_role("link", name="Map")).to_be_visible()
         drawn = newest.locator("img")
         expect(drawn).to_have_js_property("naturalWidth", 144)
         overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

@@ -224,6 +224,10 @@ def test_address_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyP
     assert "the-token" not in repr(client)
 
 
+def test_a_job_is_one_line_where_it_is_shown(complete: Job) -> None:
+    assert repr(complete) == f"Job({complete.id}: {complete.status})"
+
+
 def windowed(folder: Path, name: str, days: tuple[str, str], *, recurs: bool) -> None:
     """Write the raster of a window, whose name says which."""
     raster = plain(np.full((6, 8), 1, np.uint8))

@@ -49,6 +49,29 @@ def test_what_goes_on_by_itself_alone_is_said_to() -> None:
     assert "submit it again" in said[1]
 
 
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("state", list(RequestState))
+def test_who_may_give_no_orders_is_not_told_to(state: RequestState, *, paused: bool) -> None:
+    said = answer(replace(ROW, state=state, paused=paused), [], 500.0, may_retry=True, mine=False)
+    assert not said.next.startswith(("Resume", "Submit", "It needs you"))
+    assert "retry" not in said.next
+
+
+def test_what_failed_is_not_told_again_as_missing_in_the_archive() -> None:
+    damaged = Gap(what="A.hdf", reason="unreadable input file: A.hdf is damaged")
+    absent = Gap(what="MCD15A2.005 2012-01-01", reason="the archive has no granule of this date")
+    causes = [Cause(category="unreadable input file", count=1, rule=None)]
+    told = {
+        gaps: [one.text for one in answer(row, causes, 500.0, may_retry=True).wrong[1:]]
+        for gaps in ((damaged,), (damaged, absent))
+        for row in [replace(ROW, gaps=gaps, gap_count=len(gaps))]
+    }
+    assert told[damaged,] == []
+    assert told[damaged, absent] == ["1 input is not available in the archive."]
+    many = replace(ROW, gaps=(damaged, absent), gap_count=700)
+    assert answer(many, causes, 500.0, may_retry=True).wrong[-1].text == "700 inputs are missing."
+
+
 @pytest.mark.parametrize("delivered", [0, 2])
 def test_a_cancelled_request_keeps_what_there_is(delivered: int) -> None:
     row = replace(ROW, state=RequestState.CANCELLED, delivered=delivered)

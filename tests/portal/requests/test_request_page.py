@@ -304,6 +304,14 @@ def test_how_many_results_are_made_is_said_once(portal: LivePortal, runtime: Run
     assert re.sub(r'aria-label="[^"]*"', "", page).count("6 of 32") == 1
 
 
+def test_one_raster_is_no_rasters(portal: LivePortal, runtime: Runtime, raster: bytes) -> None:
+    name = submitted(runtime)
+    put_result(runtime, name, "MCD15A2.005/Lai_1km", "MCD15A2.005.Lai_1km.2012-01-01.tif", raster)
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=1, delivered=1, ended=1e9)
+    with portal.browser() as client:
+        assert "1 raster complete" in client.get(f"/requests/{name}").text
+
+
 def test_what_is_not_known_before_a_request_is_no_nought(
     portal: LivePortal, runtime: Runtime
 ) -> None:

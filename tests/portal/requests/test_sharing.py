@@ -191,6 +191,21 @@ def test_a_member_may_submit_a_like_request_that_shares_nothing(
         assert '<option value="forest-team" selected' not in form
 
 
+def test_only_the_owner_is_told_to_retry(
+    portal: LivePortal, runtime: Runtime, ada: httpx.Client, request_id: str
+) -> None:
+    grouped(ada, request_id, BEN)
+    failed = {Phase.AGGREGATION: PhaseCount(total=2, done=1, failed=1)}
+    set_row(runtime, request_id, state=RequestState.GAPS, phases=failed, outputs=2, ended=1e9)
+    said = {}
+    for name in (ADA, BEN):
+        with portal.browser(name) as client:
+            page = client.get(f"/requests/{request_id}").text
+        (said[name],) = re.findall("<dt>Next</dt><dd>([^<]*)", page)
+    assert "retry what failed" in said[ADA]
+    assert said[BEN] == "Use what there is: each result says what it lacks."
+
+
 def test_groups_are_made_changed_and_left_on_their_page(portal: LivePortal) -> None:
     with portal.browser(ADA) as ada, portal.browser(BEN) as ben:
         made = ada.post("/groups", data={"name": "forest-team", "members": f"{BEN}\n{EVE}"})
