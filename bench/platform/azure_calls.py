@@ -5,7 +5,6 @@ The SDK is used without retries, so that each failure is seen.
 
 import os
 import random
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from azure.data.tables import TableClient, UpdateMode
 from azure.storage.blob import BlobClient, ContainerClient
 from azure.storage.queue import QueueClient
 
-from bench.platform.clients import OneCall
+from bench.platform.clients import NothingLeftError, OneCall, new_names
 from tasks.service.azure_clients import SdkClients, sdk_clients
 
 PARTITION = "study"
@@ -49,7 +48,8 @@ class BlobCalls:
             if self.operation == "download":
                 yield repeat(partial(_download, container.get_blob_client(blob_name(self.size))))
             else:
-                yield _uploads(container, os.urandom(self.size), client)
+                data = os.urandom(self.size)
+                yield (partial(_upload, container, name, data) for name in new_names(client))
 
 
 def blob_name(size: int) -> str:
@@ -64,15 +64,9 @@ def _download(blob: BlobClient) -> int:
     return size
 
 
-def _uploads(container: ContainerClient, data: bytes, client: int) -> Iterator[OneCall]:
-    while True:
-        name = f"upload-{client:04d}-{uuid.uuid4().hex}"
-
-        def upload(name: str = name) -> int:
-            container.upload_blob(name, data, max_concurrency=1)
-            return len(data)
-
-        yield upload
+def _upload(container: ContainerClient, name: str, data: bytes) -> int:
+    container.upload_blob(name, data, max_concurrency=1)
+    return len(data)
 
 
 TableOperation = Literal["insert", "query", "update", "update shared", "delete"]
@@ -97,19 +91,9 @@ class TableCalls:
     def open(self, client: int) -> Iterator[Iterator[OneCall]]:
         """Connect one client."""
         with connected(self.storage) as clients:
-            yield self._calls(clients.tables.get_table_client(self.table), client)
-
-    def _calls(self, table: TableClient, client: int) -> Iterator[OneCall]:
-        if self.operation == "update shared":
-            yield from repeat(partial(self._call, table, SHARED))
-        if self.operation == "insert":
-            numbers: Iterable[int] = count()
-        elif self.operation == "delete":
-            numbers = range(self.rows[client])
-        else:
-            numbers = cycle(range(self.rows[client]))
-        for number in numbers:
-            yield partial(self._call, table, row_key(client, number))
+            table = clients.tables.get_table_client(self.table)
+            keys = row_keys(self.operation, client, self.rows)
+            yield (partial(self._call, table, key) for key in keys)
 
     def _call(self, table: TableClient, key: str) -> int:
         if self.operation == "query":
@@ -123,9 +107,16 @@ class TableCalls:
         return self.size
 
 
-def row_key(client: int, number: int) -> str:
-    """Return the key of a client's row."""
-    return f"{client:04d}-{number:08d}"
+def row_keys(operation: TableOperation, client: int, rows: tuple[int, ...]) -> Iterator[str]:
+    """Yield the key of each call: of the shared row, of new rows, or of those inserted before."""
+    if operation == "update shared":
+        yield from repeat(SHARED)
+    numbers: Iterable[int] = count()
+    if operation != "insert":
+        inserted = range(rows[client])
+        numbers = inserted if operation == "delete" else cycle(inserted)
+    for number in numbers:
+        yield f"{client:04d}-{number:08d}"
 
 
 def filled_key(number: int) -> str:
@@ -207,26 +198,13 @@ class QueueCalls:
         del client
         with connected(self.storage) as clients:
             queue = clients.queues.get_queue_client(self.queue)
-            yield self._receive(queue) if self.operation == "receive" else self._others(queue)
+            yield repeat(partial(self._call, queue))
 
-    def _others(self, queue: QueueClient) -> Iterator[OneCall]:
-        def add() -> int:
+    def _call(self, queue: QueueClient) -> int:
+        if self.operation == "add":
             queue.send_message("x" * self.size)
-            return self.size
-
-        def peek() -> int:
+        elif self.operation == "peek":
             return sum(len(str(one.content)) for one in queue.peek_messages(max_messages=1))
-
-        return repeat(add if self.operation == "add" else peek)
-
-    def _receive(self, queue: QueueClient) -> Iterator[OneCall]:
-        """Receive until the queue is empty."""
-        some = True
-
-        def receive() -> int:
-            nonlocal some
-            some = queue.receive_message() is not None
-            return self.size if some else 0
-
-        while some:
-            yield receive
+        elif queue.receive_message() is None:
+            raise NothingLeftError
+        return self.size

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
@@ -18,7 +19,11 @@ from typing import Protocol, Self
 from tasks.service.classify import classify
 
 OneCall = Callable[[], int]
-"""One call to the platform; it returns how many bytes it moved."""
+"""One call to the platform; it returns how many bytes it moved. Raises NothingLeftError."""
+
+
+class NothingLeftError(Exception):
+    """There was nothing to take: the call does not count, and is the client's last one."""
 
 
 class Work(Protocol):
@@ -43,6 +48,12 @@ class Call:
     failure: str = ""
 
 
+def new_names(client: int) -> Iterator[str]:
+    """Yield names for what a client uploads, which no other one has."""
+    while True:
+        yield f"upload-{client:04d}-{uuid.uuid4().hex}"
+
+
 class Crowd(Protocol):
     """What lets clients work: processes of this machine, or the nodes of a fleet."""
 
@@ -50,7 +61,7 @@ class Crowd(Protocol):
         """Let `number` clients work; return all calls. Raises Exception: one cannot connect.
 
         They work for some seconds, at least one call each; with `count`, for so many calls each,
-        however long those take.
+        however long those take; never longer than something is left.
         """
         ...
 
@@ -115,7 +126,10 @@ def _client(
         ready.wait()
         until = time.monotonic() + seconds
         for step in steps:
-            calls.append(_timed(step, number))
+            try:
+                calls.append(_timed(step, number))
+            except NothingLeftError:
+                break
             if len(calls) >= count if count else calls[-1].ended >= until:
                 break
     return calls
@@ -136,6 +150,8 @@ def _timed(step: OneCall, number: int) -> Call:
     began = time.monotonic()
     try:
         size = step()
+    except NothingLeftError:
+        raise
     except Exception as error:  # noqa: BLE001 - every failure is a result, told by its category
         failure = classify(error).category
     return Call(client=number, began=began, ended=time.monotonic(), size=size, failure=failure)

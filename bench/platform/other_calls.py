@@ -1,7 +1,6 @@
 """Calls to what is not Azure Storage: any store that fsspec reaches, and Redis."""
 
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Literal
 import fsspec
 from redis import Redis
 
-from bench.platform.clients import OneCall
+from bench.platform.clients import NothingLeftError, OneCall, new_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +29,9 @@ class FileCalls:
         if self.operation == "download":
             yield repeat(partial(_download, store, f"{folder}/{file_name(self.size)}"))
         else:
-            yield _uploads(store, folder, os.urandom(self.size), client)
+            data = os.urandom(self.size)
+            names = (f"{folder}/{name}" for name in new_names(client))
+            yield (partial(_upload, store, name, data) for name in names)
 
 
 def file_name(size: int) -> str:
@@ -42,17 +43,9 @@ def _download(store: fsspec.AbstractFileSystem, path: str) -> int:
     return len(store.cat_file(path))
 
 
-def _uploads(
-    store: fsspec.AbstractFileSystem, folder: str, data: bytes, client: int
-) -> Iterator[OneCall]:
-    while True:
-        path = f"{folder}/upload-{client:04d}-{uuid.uuid4().hex}"
-
-        def upload(path: str = path) -> int:
-            store.pipe_file(path, data)
-            return len(data)
-
-        yield upload
+def _upload(store: fsspec.AbstractFileSystem, path: str, data: bytes) -> int:
+    store.pipe_file(path, data)
+    return len(data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,25 +62,11 @@ class RedisCalls:
         """Connect one client."""
         del client
         with Redis.from_url(self.url) as redis:
-            yield self._add(redis) if self.operation == "add" else self._receive(redis)
+            yield repeat(partial(self._call, redis, os.urandom(self.size)))
 
-    def _add(self, redis: Redis) -> Iterator[OneCall]:
-        data = os.urandom(self.size)
-
-        def add() -> int:
+    def _call(self, redis: Redis, data: bytes) -> int:
+        if self.operation == "add":
             redis.lpush(self.key, data)
-            return self.size
-
-        return repeat(add)
-
-    def _receive(self, redis: Redis) -> Iterator[OneCall]:
-        """Receive until the list is empty."""
-        some = True
-
-        def receive() -> int:
-            nonlocal some
-            some = redis.rpop(self.key) is not None
-            return self.size if some else 0
-
-        while some:
-            yield receive
+        elif redis.rpop(self.key) is None:
+            raise NothingLeftError
+        return self.size

@@ -35,8 +35,19 @@ CURVES = {"round trip": ((1.0, 0.5),), "transfer": ((30.0, 0.15), (90.0, 0.5))}
 """Hill et al. 2011, Figures 4 and 5: the share of round trips of so many ms, of transfers of so
 many MB/s, or less."""
 
+TIMED_OUT = (32, 0.5)
+"""Hill et al. 2011: of so many clients that look for a property, more than this share timed out."""
+
 ATTENUATION = (20, 0.55, 0.82)
 """Gillen 2010: so many nodes had between these shares of as many times what one node has."""
+
+LENGTHS = (200_000, 2_000_000)
+"""Hill et al. 2011: messages in a queue, between which their number made no difference."""
+
+UPLOADS = (("x", 10**9, 1000 / (46 * 60)), ("*", 10**9, 1000 / (1.9 * 60)))
+UPLOADED = {"x": "whole, from outside", "*": "in blocks side by side, from outside"}
+"""Gillen 2010: 1 GB went up in 46 minutes whole, in 1.9 in blocks: mark, bytes, MB/s; what it
+is."""
 
 INSTANCES = {"run": 600.0, "add": 1020.0}
 """Hill et al. 2011: seconds until workers ran (about 10 minutes), and as many more (up to 17)."""

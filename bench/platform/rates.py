@@ -97,6 +97,8 @@ def percentile(ordered: Sequence[float], share: int) -> float:
 
 
 def _window(calls: Sequence[Call]) -> tuple[float, float]:
+    if not calls:
+        return 0.0, 0.0
     begun: dict[int, float] = {}
     ended: dict[int, float] = {}
     for call in calls:

@@ -137,6 +137,8 @@ def draw(
                 made.append(figures.instances(path, instances.lives(calls[experiment])))
             case "transfers":
                 made.append(figures.cuts(path, some, compared))
+            case "partition":
+                made.append(figures.partition(path, calls[experiment]))
             case "lengths":
                 made.append(figures.lengths(path, some))
             case "tcp":

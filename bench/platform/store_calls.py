@@ -6,24 +6,22 @@ connections of its own, as each process of the service has.
 
 import os
 import random
-import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, cycle, repeat
+from itertools import repeat
 from typing import Literal
 
 from bench.platform.azure_calls import (
     PARTITION,
-    SHARED,
     TableOperation,
     blob_name,
     filled_key,
-    row_key,
+    row_keys,
     row_of,
 )
-from bench.platform.clients import OneCall
+from bench.platform.clients import OneCall, new_names
 from tasks.service.connect import connect_storage
 from tasks.storage.blobs import ARTIFACTS, Blobs
 from tasks.storage.store import Delete, Entity, Insert, Operation, Store, Upsert
@@ -47,17 +45,12 @@ class StoredBlobCalls:
         if self.operation == "download":
             yield repeat(partial(_download, blobs, blob_name(self.size)))
         else:
-            yield _uploads(blobs, os.urandom(self.size), client)
+            data = os.urandom(self.size)
+            yield (partial(_upload, blobs, name, data) for name in new_names(client))
 
 
 def _download(blobs: Blobs, name: str) -> int:
     return sum(map(len, blobs.stream(ARTIFACTS, name)))
-
-
-def _uploads(blobs: Blobs, data: bytes, client: int) -> Iterator[OneCall]:
-    while True:
-        name = f"upload-{client:04d}-{uuid.uuid4().hex}"
-        yield partial(_upload, blobs, name, data)
 
 
 def _upload(blobs: Blobs, name: str, data: bytes) -> int:
@@ -80,19 +73,9 @@ class RowCalls:
     @contextmanager
     def open(self, client: int) -> Iterator[Iterator[OneCall]]:
         """Connect one client."""
-        yield self._calls(connect_storage(self.storage).store, client)
-
-    def _calls(self, store: Store, client: int) -> Iterator[OneCall]:
-        if self.operation == "update shared":
-            yield from repeat(partial(self._call, store, SHARED))
-        if self.operation == "insert":
-            numbers: Iterable[int] = count()
-        elif self.operation == "delete":
-            numbers = range(self.rows[client])
-        else:
-            numbers = cycle(range(self.rows[client]))
-        for number in numbers:
-            yield partial(self._call, store, row_key(client, number))
+        store = connect_storage(self.storage).store
+        keys = row_keys(self.operation, client, self.rows)
+        yield (partial(self._call, store, key) for key in keys)
 
     def _call(self, store: Store, key: str) -> int:
         if self.operation == "query":

@@ -72,7 +72,7 @@ class Plan:
 
     Attributes:
         clients: numbers of clients, each a point of its own.
-        seconds: how long the clients of a point work; of rows and messages, how long at most.
+        seconds: how long the clients of a point work where the source gives no number of calls.
         scale: of all other amounts: calls a client, rows, messages, bytes, files. Not of the
             sizes of rows and messages, which are what is compared.
         seed: decides every order.
@@ -208,8 +208,7 @@ class Study:
                 clients.tables.delete_table(table)
 
     def _filter(self, rows: int, number: int, work: Work) -> None:
-        count = self.plan.many(100, 2)
-        self._measure("partition", f"filter of {rows:,} rows", 1024, number, work, count)
+        self._measure("partition", f"filter of {rows:,} rows", 1024, number, work)
 
     def queue(self, storage: str) -> None:
         """Add to, peek at and receive from one queue."""
@@ -242,7 +241,7 @@ class Study:
                             storage=storage, queue=queue, operation=operation, size=512
                         )
                         name = f"{operation} at {length:,}"
-                        self._measure("lengths", name, length, crowd, work)
+                        self._measure("lengths", name, 512, crowd, work)
                 finally:
                     clients.queues.delete_queue(queue)
 

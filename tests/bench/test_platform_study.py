@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from random import Random
 
@@ -19,7 +21,14 @@ from typer.testing import CliRunner
 
 from bench.platform.__main__ import APP
 from bench.platform.azure_calls import TableCalls, row_of
-from bench.platform.clients import Call, Clients, OneCall, Work
+from bench.platform.clients import (
+    Call,
+    Clients,
+    NothingLeftError,
+    OneCall,
+    Work,
+    run_share,
+)
 from bench.platform.confidence import compare_cuts, ratio
 from bench.platform.merge import merged
 from bench.platform.rates import Point, rate
@@ -31,6 +40,7 @@ from swathmill.errors import ArgumentError
 from swathmill.stack import ports
 from tasks.bag.categories import Category
 from tasks.storage.azure.transfer_shapes import BY_SIZE, MIB, Cut
+from tests.bench.waiting import Waiting
 
 QUICK = Plan(clients=(2,), seconds=0.02, scale=2e-5)
 
@@ -67,25 +77,6 @@ def test_percentiles_are_of_the_calls_in_order() -> None:
     assert (found.p50, found.p90, found.p99) == (50.0, 90.0, 99.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """Calls that fail every second time; a client numbered `broken` cannot connect."""
-
-    broken: int = -1
-
-    @contextmanager
-    def open(self, client: int) -> Iterator[Iterator[OneCall]]:
-        if client == self.broken:
-            raise PermissionError("no right to connect")
-        yield iter([self.work, self.fail] * 2)
-
-    def work(self) -> int:
-        return os.getpid()
-
-    def fail(self) -> int:
-        raise TimeoutError("too late")
-
-
 @pytest.mark.proof
 @pytest.mark.slow
 def test_clients_are_shared_out_over_processes(clients: Clients) -> None:
@@ -102,6 +93,29 @@ def test_clients_are_shared_out_over_processes(clients: Clients) -> None:
 def test_a_client_that_cannot_connect_ends_the_measurement(clients: Clients) -> None:
     with pytest.raises(PermissionError, match="no right"):
         clients.run(Waiting(broken=2), 4, 60.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taking:
+    """Each client takes what is left."""
+
+    left: int
+
+    @contextmanager
+    def open(self, client: int) -> Iterator[Iterator[OneCall]]:
+        yield repeat(partial(self._take, [client] * self.left))
+
+    def _take(self, some: list[int]) -> int:
+        if not some:
+            raise NothingLeftError
+        some.pop()
+        return 1
+
+
+def test_a_call_that_finds_nothing_does_not_count_and_is_the_last() -> None:
+    assert [call.size for call in run_share(Taking(left=3), [0, 1], 60.0)] == [1] * 6
+    assert run_share(Taking(left=0), [0], 60.0) == []
+    assert rate(point()).per_second == 0.0
 
 
 def trials(cut: Cut, seconds: Iterable[float]) -> list[Timed]:
@@ -348,6 +362,11 @@ def test_every_experiment_runs_on_real_servers(
         rows = list(csv.DictReader(file))
     assert {row["experiment"] for row in rows} == plots
     assert all(float(row["per_second"]) > 0 for row in rows)
+    received = [row for row in rows if row["operation"] == "receive"]
+    assert len(received) == 2
+    for row in received:  # each brought a message
+        per_second, mb_per_second = float(row["per_second"]), float(row["mb_per_second"])
+        assert mb_per_second == pytest.approx(per_second * 500 / 1e6, rel=1e-4)
     assert {row["operation"] for row in rows if row["experiment"] == "sizes"} == {
         f"{way}, {service}" for way in ("upload", "download") for service in Service
     }

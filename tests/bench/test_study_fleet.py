@@ -5,7 +5,6 @@ import os
 import subprocess
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from redis import Redis
 
 from bench.platform import fleet as fleet_module
 from bench.platform.clients import Call as OneMachine
-from bench.platform.clients import OneCall
 from bench.platform.engines import ByHand, Processes, opened
 from bench.platform.fleet import Fleet, gathered
 from bench.platform.instances import Kind, Nodes, ScaleSet, Step, lives, measure_instances
@@ -25,31 +23,13 @@ from swathmill.commands.fleet.container_apps import ContainerAppsJob
 from swathmill.commands.fleet.rest import Rest
 from swathmill.errors import StackError
 from tasks.bag.categories import Category
+from tests.bench.waiting import Waiting
 from tests.infra.roles import imported, left_out, tops_of
 from tests.swathmill.commands.fleet.engine_server import TOKEN, Answer, Call, engine_server
 
 
 def silent(said: str) -> None:
     raise AssertionError(said)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """Calls that fail every second time; a client numbered `broken` cannot connect."""
-
-    broken: int = -1
-
-    @contextmanager
-    def open(self, client: int) -> Iterator[Iterator[OneCall]]:
-        if client == self.broken:
-            raise PermissionError("no right to connect")
-        yield iter([self.work, self.fail] * 2)
-
-    def work(self) -> int:
-        return os.getpid()
-
-    def fail(self) -> int:
-        raise TimeoutError("too late")
 
 
 @pytest.mark.integration

@@ -52,8 +52,8 @@ def test_the_mix_runs_on_postgresql_beside_sqlite(
     assert not any(call.failure for one in of_postgres for call in one.calls)
     figure = committed(tmp_path / "committed.svg", [rate(one) for one in points])
     text = figure.read_text()
-    assert "<!-- postgresql -->" in text
-    assert "<!-- sqlite -->" in text
+    assert "<!-- postgresql, mean -->" in text
+    assert "<!-- sqlite, mean -->" in text
 
 
 @pytest.mark.proof
@@ -108,6 +108,18 @@ def test_the_mix_is_written_for_sql_server() -> None:
     tables = [str(CreateTable(one).compile(dialect=DIALECT)) for one in METADATA.tables.values()]
     # Keys of trades are the database's, all others are ours.
     assert sum("IDENTITY" in one for one in tables) == 1
+
+
+def test_a_server_of_sql_server_is_not_asked_what_it_does_not_need_to_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Babelfish answers a question for comments with an error, and the transaction is over."""
+    monkeypatch.setattr("bench.platform.sql_mix.create_engine", lambda _url, **words: words)
+    assert (
+        cast("dict[str, object]", sql_mix._engine("mssql://host/database"))["supports_comments"]
+        is False
+    )
+    assert "supports_comments" not in cast("dict[str, object]", sql_mix._engine("sqlite://"))
 
 
 def test_a_kind_of_database_has_its_driver() -> None:
