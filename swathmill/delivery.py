@@ -92,8 +92,9 @@ class ResultFetcher:
         self._folder = folder
         self._arrived = arrived
         self._pool = ThreadPoolExecutor(_AT_ONCE)
-        self._listing: Future[None] | None = None
+        self._listing: Future[list[ResultAnswer]] | None = None
         self._listed = 0  # how many results there were when they were listed last
+        self._all = False  # the request had ended then
         self._files: dict[ResultAnswer, Future[Path]] = {}
 
     def __enter__(self) -> Self:
@@ -107,24 +108,29 @@ class ResultFetcher:
         """Begin to download what was made since the last look; of many results, some together."""
         listing = self._listing is not None and not self._listing.done()
         if worth_listing(status.delivered, self._listed) and not listing:
-            self._listed = status.delivered
+            self._listed, self._all = status.delivered, status.state.ended
             self._listing = self._pool.submit(self._list)
 
     def finish(self, *, tick: Callable[[], None]) -> list[tuple[ResultAnswer, Path]]:
         """Download the rest, and again what failed before; return every result and its file."""
-        if self._listing is not None:
-            self._await([self._listing], tick)
+        listing = self._listing
+        if listing is not None:
+            self._await([listing], tick)
         self._await([*self._files.values()], tick)
-        results = self._client.results(self._request)
+        if listing is not None and self._all and not listing.exception():
+            results = listing.result()
+        else:
+            results = self._client.results(self._request)
         files = [self._download(result) for result in results]
         self._await(files, tick)
         return [(result, file.result()) for result, file in zip(results, files, strict=True)]
 
-    def _list(self) -> None:
+    def _list(self) -> list[ResultAnswer]:
         results = self._client.results(self._request)
         counted = set(without_items(result.name for result in results))
         for result in results:
             self._download(result, tell=result.name in counted)
+        return results
 
     def _download(self, result: ResultAnswer, *, tell: bool = False) -> Future[Path]:
         begun = self._files.get(result)

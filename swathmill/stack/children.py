@@ -73,7 +73,7 @@ class Child:
 
     @property
     def given(self) -> Mapping[str, str | None]:
-        """What is added to its environment, with the secrets that it is handed."""
+        """The variables added to its environment, with the secrets that it is handed."""
         return {**self.spec.env, **(self.spec.handed or {})}
 
     def start(self, *, fork: bool = False) -> None:

@@ -99,3 +99,13 @@ def test_results_are_not_listed_at_each_change(tmp_path: Path) -> None:
         assert client.lists < 90
         assert len(fetcher.finish(tick=lambda: None)) == 300
     assert set(client.downloads.values()) == {1}
+
+
+def test_what_was_listed_after_the_end_is_not_listed_again(tmp_path: Path) -> None:
+    client = _Results()
+    with fetching(client, tmp_path) as fetcher:
+        status = client.make("a.tif", "b.tif")
+        fetcher.begin(status.model_copy(update={"state": RequestState.COMPLETE}))
+        files = fetcher.finish(tick=lambda: None)
+    assert [path.name for _, path in files] == ["a.tif", "b.tif"]
+    assert client.lists == 1
