@@ -9,12 +9,13 @@ from urllib.parse import quote, urlsplit
 
 from swathmill.commands.fleet.engine import Started
 from swathmill.commands.fleet.rest import ChangedError, Rest, azure_permission
-from swathmill.errors import ArgumentError
+from swathmill.errors import ArgumentError, StackError
 
 _VERSION = "api-version=2024-07-01.20.0"
 _SCOPE = "https://batch.core.windows.net/.default"
 _KIND = "application/json; odata=minimalmetadata"
 _SELECT = "$select=id,state,creationTime,eTag"
+_LOST_NODES = "$select=errors&$filter=" + quote("state eq 'unusable' or state eq 'starttaskfailed'")
 
 
 class Batch:
@@ -36,15 +37,23 @@ class Batch:
                 "Take it from `az batch account show --query accountEndpoint`.",
             )
         self._place = place
-        self._path = f"/jobs/{quote(job)}/tasks"
+        self._job = f"/jobs/{quote(job)}"
+        self._path = f"{self._job}/tasks"
         self._api = api or Rest(
             base=account.rstrip("/"), permission=azure_permission(_SCOPE), kind=_KIND
         )
 
     def there(self) -> list[Started]:
         """Implement `Engine.there`, in the order in which they were added."""
+        going = self._going()
+        why = self._why() if any(one["state"] == "active" for one in going) else ""
         return [
-            Started(name=str(one["id"]), running=one["state"] != "active") for one in self._going()
+            Started(
+                name=str(one["id"]),
+                running=one["state"] != "active",
+                why=why if one["state"] == "active" else "",
+            )
+            for one in going
         ]
 
     def start(self, count: int) -> None:
@@ -68,6 +77,22 @@ class Batch:
                 self._api.call("POST", path, headers={"If-Match": one["eTag"]})
             except ChangedError:
                 continue  # it has begun, or is gone
+
+    def _why(self) -> str:
+        """Return what Batch says of a pool that gets no nodes, or of nodes that cannot work.
+
+        An image that cannot be pulled is an error of a node, a quota one of the pool.
+        """
+        try:
+            info = self._api.call("GET", f"{self._job}?{_VERSION}&$select=poolInfo")["poolInfo"]
+            pool = f"/pools/{quote(info['poolId'])}"
+            said = self._api.call("GET", f"{pool}?{_VERSION}&$select=resizeErrors")
+            nodes = self._api.pages(f"{pool}/nodes?{_VERSION}&{_LOST_NODES}", "odata.nextLink")
+            errors = [*(said.get("resizeErrors") or ())]
+            errors += [error for node in nodes for error in node.get("errors") or ()]
+        except StackError:  # who may start tasks may not see pools
+            return ""
+        return next((f"{one['code']}: {one.get('message', '')}" for one in errors), "")
 
     def _going(self) -> list[dict[str, Any]]:
         """List the tasks that are not completed."""

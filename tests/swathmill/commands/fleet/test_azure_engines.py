@@ -49,6 +49,8 @@ class BatchJob:
     tasks: dict[str, Document] = field(default_factory=dict)
     version: int = 0
     races: list[str] = field(default_factory=list)
+    pool: Document | None = None
+    nodes: list[Document] = field(default_factory=list)
 
     def put(self, name: str, state: str, **more: object) -> None:
         self.version += 1
@@ -58,6 +60,13 @@ class BatchJob:
     def answer(self, call: Call) -> Answer:
         address = urlsplit(call.path)
         assert parse_qs(address.query)["api-version"] == ["2024-07-01.20.0"]
+        if address.path == "/jobs/swathmill-workers":
+            return 200, {"poolInfo": {"poolId": "mill"}}
+        if address.path == "/pools/mill":
+            return (403, {}) if self.pool is None else (200, self.pool)
+        if address.path == "/pools/mill/nodes":
+            assert "'unusable'" in parse_qs(address.query)["$filter"][0]
+            return 200, page_of(call, self.base, self.nodes, "odata.nextLink")
         name, _, order = address.path.removeprefix("/jobs/swathmill-workers/tasks/").partition("/")
         if call.method == "GET":
             return 200, page_of(call, self.base, [*self.tasks.values()], "odata.nextLink")
@@ -100,6 +109,37 @@ def test_workers_are_tasks_of_batch_and_only_those_that_wait_are_ended() -> None
         assert said["SWATHMILL_WORKER_NAME"] == names[0]
         assert said["SWATHMILL_WORKER_PLACE"] == "gpu"
         assert task["commandLine"] == "python -P -m worker"
+
+
+QUOTA = {"code": "AccountCoreQuotaReached", "message": "No cores."}
+IMAGE = {"code": "ImageError", "message": "No such tag."}
+
+
+@pytest.mark.parametrize(
+    ("pool", "nodes", "why"),
+    [
+        (None, [], ""),
+        ({}, [], ""),
+        ({"resizeErrors": [QUOTA]}, [], "AccountCoreQuotaReached: No cores."),
+        ({}, [{}, {"errors": None}, {"errors": [IMAGE]}], "ImageError: No such tag."),
+    ],
+)  # fmt: skip
+def test_what_batch_says_of_workers_that_wait_is_told(
+    pool: Document | None, nodes: list[Document], why: str
+) -> None:
+    job = BatchJob(pool=pool, nodes=nodes)
+    with engine_server(job.answer) as engine:
+        job.base = engine.url
+        kind = "application/json; odata=minimalmetadata"
+        started = Batch(str(WORKER), "", Rest(base=engine.url, permission=lambda: TOKEN, kind=kind))
+        started.start(2)
+        first, second = (one.name for one in started.there())
+        job.put(first, "running")
+        assert [(one.name, one.why) for one in started.there()] == [(first, ""), (second, why)]
+        job.put(second, "running")
+        calls = len(engine.calls)
+        started.there()
+        assert len(engine.calls) == calls + 1  # nobody waits: nothing else is asked
 
 
 def test_the_example_of_a_task_names_settings_that_exist() -> None:
