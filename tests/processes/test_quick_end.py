@@ -6,9 +6,17 @@ import sys
 import pytest
 
 PROGRAM = """
-import atexit, sys
+import atexit, sys, threading, weakref
 from processes.quick_end import leave
-atexit.register(print, "cleaned up", flush=True)
+
+class Kept:
+    def __del__(self):
+        print("freed", flush=True)
+
+kept = Kept()
+weakref.finalize(kept, print, " cleaned up", end="")
+release = threading.Event()
+threading.Thread(target=release.wait).start()
 
 def main():
     print("told", end="")
@@ -39,11 +47,11 @@ def ended(ends: str) -> subprocess.CompletedProcess[str]:
 )
 def test_it_tells_all_and_ends_at_once_with_its_code(ends: str, code: int, said: str) -> None:
     process = ended(ends)
-    assert (process.returncode, process.stdout, process.stderr) == (code, "told", said)
+    assert (process.returncode, process.stdout, process.stderr) == (code, "told cleaned up", said)
 
 
 def test_an_unforeseen_error_ends_it_the_usual_way() -> None:
-    process = ended("raise ValueError('why')")
+    process = ended("release.set(); raise ValueError('why')")
     assert process.returncode == 1
-    assert process.stdout == "toldcleaned up\n"
+    assert process.stdout == "told cleaned upfreed\n"
     assert process.stderr.endswith("ValueError: why\n")
