@@ -106,7 +106,7 @@ class Plan:
     @property
     def cut_sizes(self) -> tuple[int, ...]:
         """The sizes of files whose cuts are compared."""
-        return tuple(self.many(100 * size, MB) for size in _CUT_SIZES)
+        return tuple(sorted({self.many(100 * size, MB) for size in _CUT_SIZES}))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -306,6 +306,8 @@ def test_the_amounts_are_the_sources_times_one_factor() -> None:
     assert (whole.blob, len(whole.file_sizes), whole.many(220_000)) == (10**9, 15, 220_000)
     assert (whole.file_sizes[0], whole.file_sizes[-1]) == (2000, 10**9)
     assert Plan(scale=0.01).file_sizes[-1] == 10**7
+    assert Plan(scale=0.01).cut_sizes == (2 * 10**6, 2 * 10**7, 64 * 10**6)
+    assert Plan(scale=3e-4).cut_sizes == (10**6, 1_920_000)  # each size once
     assert len(row_of("k", 64 * 1024)["text"]) * 2 * 2 == 64 * 1024  # type: ignore[arg-type]
 
 
