@@ -27,6 +27,7 @@ import httpx
 from bench.containers import (
     OWNER,
     REQUEST,
+    ROLE_IMAGES,
     SWATHMILL,
     TAG,
     answers,
@@ -135,12 +136,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.container_kills")
     parser.add_argument("--engine", default=os.environ.get("SWATHMILL_TEST_ENGINE", "podman"))
     parser.add_argument("--run-options", default=os.environ.get("SWATHMILL_TEST_RUN", ""))
+    parser.add_argument("--roles", action="store_true", help="run the images of roles")
     given = parser.parse_args()
+    images = ROLE_IMAGES if given.roles else None
+    engine, more = shlex.split(given.engine), shlex.split(given.run_options)
     with tempfile.TemporaryDirectory(prefix="swathmill-") as name, ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)  # the user of the containers reads the archive
         subprocess.run([SWATHMILL, "sample", str(folder / "archive")], check=True)
-        hosts = prepared(shlex.split(given.engine), shlex.split(given.run_options), folder, stack)
+        hosts = prepared(engine, more, folder, stack, images)
         start(hosts, CONTAINERS)
         push_package(hosts, folder)
         kill(hosts)

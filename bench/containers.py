@@ -28,6 +28,13 @@ PROCESSES = ("portal", "manager", "reductions", "worker")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?+])([^}]*))?\}")
 TAG = {"SWATHMILL_TAG": "tested"}
 """Which image is run, as a variable of docker-compose.yml."""
+ROLE_IMAGES = {
+    "portal": "swathmill-portal:tested",
+    "manager": "swathmill-manager:tested",
+    "worker": "swathmill-worker:tested",
+    "reductions": "swathmill-runner:tested",
+}
+"""The image of its role for each service of docker-compose.yml."""
 SWATHMILL = str(Path(sys.executable).with_name("swathmill"))
 REQUEST = {
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],

@@ -24,11 +24,9 @@ from typing import Any
 import httpx
 
 from bench.container_kills import Hosts, prepared, push_package, remove, start
-from bench.containers import REQUEST, SWATHMILL, do, until
+from bench.containers import REQUEST, ROLE_IMAGES, SWATHMILL, do, until
 from tests.tasks.wheels import registry, write_wheel
 
-ROLES = {"portal": "portal", "manager": "manager", "worker": "worker", "reductions": "runner"}
-"""The role of each service of docker-compose.yml."""
 ZONES = (
     '{"type": "Polygon", "coordinates": [[[-4.0, 51.0], [0.0, 51.0], [0.0, 53.0], [-4.0, 51.0]]]}'
 )
@@ -59,7 +57,7 @@ def main() -> int:
     parser.add_argument("--base", help="the image that they were built over")
     given = parser.parse_args()
     engine = shlex.split(given.engine)
-    images = {service: f"swathmill-{role}:tested" for service, role in ROLES.items()}
+    images = ROLE_IMAGES
     base = size(engine, given.base) if given.base else 0
     for image in images.values():
         print(f"{image}: {(size(engine, image) - base) / 1e6:.0f} MB", flush=True)

@@ -138,8 +138,10 @@ def test_the_portal_has_pip_for_uploads_and_nobody_else(tmp_path: Path) -> None:
     for role in PROGRAMS:
         site = tmp_path / role / "lib" / "python3.11" / "site-packages"
         install(site, "pip", "pip/__init__.py", "pip/_vendor/distlib/t64.exe")
+        write(site / "pip/_internal/__pycache__/a.pyc")
         slim.slim(role, site)
         assert (site / "pip/__init__.py").exists() == (role == "portal")
+        assert not [*site.glob("pip/**/*.pyc")]
         assert not [*site.glob("**/*.exe")]
 
 
