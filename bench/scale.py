@@ -25,7 +25,7 @@ import random
 import resource
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
@@ -34,6 +34,7 @@ import structlog
 
 from bench.scale_rows import BIG, CLASS, Claim, GeneratedStore
 from service_manager.dispatch.manager_cache import ManagerCache
+from service_manager.events.completion_events import READERS
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from tasks.bag import task_table, workers
@@ -53,6 +54,7 @@ from tasks.storage.store import Delete, Row
 
 LATENCY = 0.008  # seconds of one call
 LIMIT = 2000  # rows of a partition in a second
+LONGEST = 3.5  # times the mean that a task takes: at four times it would be killed
 SMALL_AT = 20.0  # seconds, and no sooner than two tasks take: the first ones end together
 OUT = Path(__file__).parent / "out" / "scale.json"
 
@@ -80,6 +82,7 @@ class Result:
     busy: float = 0.0  # share of simulated time that the manager is at work
     choosing_ms: float = 0.0  # processor time for each message that is chosen
     at_hand: float = 0.0  # share of the tasks that ran on the host of their inputs
+    longest_round: float = 0.0  # simulated seconds, after the first
     throttled: int = 0  # calls refused
     fullest: int = 0  # rows of the workers' fullest partition in a second
 
@@ -164,7 +167,7 @@ class Fleet:
                 self.started_small.append(now)
             self.store.running[key] = Claim(f"w{worker:05d}", f"c{key[:15]}", now)
             self.listed[worker][key] = now
-            length = self.seconds * self.rng.lognormvariate(-0.125, 0.5)
+            length = self.seconds * min(LONGEST, self.rng.lognormvariate(-0.125, 0.5))
             heapq.heappush(self.ends, (now + length, key, worker))
 
     def _take_small(self, key: str) -> bool:
@@ -269,9 +272,21 @@ class FleetStore(GeneratedStore):
         if table == workers.TABLE:
             self.fullest = max(self.fullest, self.rows[table, partition])
 
+    def together(self, read: Callable[[str], Row | None], names: Iterable[str]) -> list[Row | None]:
+        """Read rows side by side, as the manager's threads do, in simulated time."""
+        began, found = self.clock.monotonic(), []
+        free = [began] * READERS  # when each thread is
+        for name in names:
+            at = heapq.heappop(free)
+            self.clock.sleep(at - self.clock.monotonic())
+            found.append(read(name))
+            heapq.heappush(free, self.clock.monotonic())
+        self.clock.sleep(max(free) - self.clock.monotonic())
+        return found
+
     def _begin_second(self) -> None:
         second = int(self.clock.monotonic())
-        if second != self.second:
+        if second > self.second:
             self.second = second
             self.rows = Counter[tuple[str, str]]()
             each = self.fleet.number / self.fleet.beat / len(workers.PARTITIONS)
@@ -361,6 +376,7 @@ class Run:
             1,
             send_to=fleet.send,
             recall=fleet.recall,
+            together=self.store.together,
         )
         choosing = self._watch(manager)
         began = time.process_time()
@@ -384,6 +400,7 @@ class Run:
             harness = fleet.spent
             calls_before = self.store.calls
             busy = manager.tick()
+            found.longest_round = max(found.longest_round, clock.monotonic() - now)
             if steady is None and fleet.ended > ended // 5:
                 steady = (fleet.ended, clock.monotonic())
                 fleet.waited = 0.0
@@ -464,15 +481,16 @@ def table(found: list[Result]) -> str:
     lines = [
         "| tasks | workers | ended | manager's CPU a task | calls a task | memory | ledger "
         "| a message is chosen in | inputs at hand | a free slot waits "
-        "| ten tasks behind it start after | manager busy | refused, fullest partition |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| ten tasks behind it start after | manager busy | longest round "
+        "| refused, fullest partition |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {r.tasks:,} | {r.workers:,} | {r.ended:,} | {r.cpu_ms_a_task:.2f} ms "
         f"| {r.calls_a_task:.2f} | {r.memory:.0f} MB | {r.ledger_bytes_a_task:.0f} B a task "
         f"| {r.choosing_ms:.2f} ms | {r.at_hand:.0%} "
         f"| {r.dispatch_delay:.2f} s | {r.small_first:.1f} to {r.small_last:.1f} s "
-        f"| {r.busy:.0%} | {r.throttled}, {r.fullest:,} rows a second |"
+        f"| {r.busy:.0%} | {r.longest_round:.1f} s | {r.throttled}, {r.fullest:,} rows a second |"
         for r in found
     ]
     return "\n".join(lines)

@@ -19,6 +19,7 @@ from reprojection.isolation import ReadingProcess
 from reprojection.read.outline import read_layers
 from service_manager.dispatch.index_file import IndexFile
 from service_manager.dispatch.kept_index import KeptIndex
+from service_manager.events.completion_events import READERS
 from service_manager.leader.holders import Holders
 from service_manager.leader.lease_keeper import beside_rounds
 from service_manager.leader.manager import Manager, SendError
@@ -47,6 +48,7 @@ from tasks.service.probes import serve_probes
 from tasks.service.sources import open_sources
 from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.storage.file_blobs import FileBlobs
+from tasks.storage.store import LocalStore
 from tasks.uploads.library import UploadLibrary
 
 
@@ -110,6 +112,7 @@ def main() -> int:
 
     gc.set_threshold(*COLLECT)
     planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
+    readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
     shelf = Shelf(archive)
     teller = Teller(runtime, shelf, lambda path: reader.run(read_layers, path), looking.submit)
     standing = ThreadPoolExecutor(1, thread_name_prefix="standing")
@@ -139,6 +142,7 @@ def main() -> int:
             watch.hears,
             look,
             library,
+            map if isinstance(runtime.store, LocalStore) else readers.map,
         )
 
     presence = Presence(runtime, name, options.heartbeat, watch, lambda: postman.refused)
@@ -158,7 +162,7 @@ def main() -> int:
     holders = Holders(folder / "managers") if folder else None
     serve(runtime, options, make, stop, each=each, keep=keep, watch=presence, holders=holders)
     presence.close()
-    for threads in (planners, looking, standing):
+    for threads in (planners, readers, looking, standing):
         threads.shutdown(wait=False, cancel_futures=True)
     postman.close(10.0)
     reader.close()

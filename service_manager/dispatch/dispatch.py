@@ -41,7 +41,8 @@ from tasks.storage.queues import FIRST
 _BACKLOG = 4.0  # seconds of work kept on the queue
 _AHEAD = 64  # messages at most kept for slots that are busy, apart from that
 _SPARE = 2  # further messages
-_KEPT = 32  # windows of one request's ready tasks that are remembered
+_KEPT = 32  # windows of one request's ready tasks that are remembered,
+_REMEMBERED = 64_000  # and no more tasks than these: some 30 MB
 _BATCH = 20  # tasks at most; of their transactions the largest has four operations a task
 _NEAR, _NEAREST = 512, 32  # tasks by rank that a batch is made of: 16 shards, some kinds
 _SECONDS, _SHORTEST = 2.0, 0.5  # of work in a batch
@@ -144,6 +145,10 @@ class Dispatch:
         """Tell whether a task is ready here."""
         return key in self._tasks
 
+    def has(self, sponsor: str) -> bool:
+        """Tell whether tasks of a request are ready here, or more of them are to be read."""
+        return sponsor in self._ready
+
     def known(self) -> list[str]:
         """List the ready tasks in memory."""
         return list(self._tasks)
@@ -151,7 +156,7 @@ class Dispatch:
     @property
     def most(self) -> int:
         """Ready tasks of one request that are remembered."""
-        return _KEPT * self.wide
+        return min(_KEPT * self.wide, _REMEMBERED)
 
     @property
     def wide(self) -> int:
@@ -258,7 +263,7 @@ class Dispatch:
 
     def hungry(self) -> list[str]:
         """List the requests of which more ready tasks are to be read."""
-        few = self.wide
+        few = min(self.wide, _REMEMBERED // 2)
         return [r for r, ready in self._ready.items() if ready.more and len(ready.fresh) < few]
 
     def feed(self, sponsor: str, found: Iterable[ReadyMarker], *, more: bool) -> None:

@@ -102,6 +102,10 @@ class FleetDispatch:
         for one in self:
             one.remove(key)
 
+    def has(self, sponsor: str) -> bool:
+        """Tell whether tasks of a request are ready, or more of them are to be read."""
+        return any(one.has(sponsor) for one in self)
+
     def sent(self, sponsor: str) -> list[str]:
         """List the tasks of a request that workers may be about to take."""
         return [key for one in self for key in one.sent(sponsor)]

@@ -4,7 +4,7 @@ The order makes it repeatable: statistics carry the batch's attempts in their ow
 notifying a dependent or a request twice changes nothing, and the events are deleted last.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -21,11 +21,12 @@ from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.task_table import note_counted, record_outcome, replace_task, returned
 from tasks.errors import ConflictError
 from tasks.requests.request_table import RequestTable
-from tasks.storage.own_rows import OwnRows
+from tasks.storage.own_rows import OwnRows, Together
 from tasks.storage.store import BATCH_OPERATIONS, Delete, MergeEntity, Operation, Replace
 
 log = structlog.get_logger("manager.completion_events")
 
+READERS = 8  # rows of statistics read side by side, where storage is not on this machine
 ROWS = 200  # events read from one shard at once
 _HELD = (State.FAILED, State.WAITING)  # until all that is being revived is
 _TOGETHER = 960  # events processed at once: the cursor names them all in one property
@@ -48,14 +49,19 @@ _Outcome = tuple[Live, CompletionEvent, TaskOutcome]  # what a cached request le
 class CompletionEvents:
     """Processes the events of shards that wake-ups or the sweep name.
 
-    `epoch` guards the statistics.
+    `epoch` guards the statistics, of which several rows are read `together`.
     """
 
     def __init__(
-        self, runtime: Runtime, cache: ManagerCache, dependents: Dependents, epoch: int
+        self,
+        runtime: Runtime,
+        cache: ManagerCache,
+        dependents: Dependents,
+        epoch: int,
+        together: Together = map,
     ) -> None:
         self._runtime = runtime
-        self._history = OwnRows(runtime.store)
+        self._history = OwnRows(runtime.store, together)
         self._tasks = runtime.tasks
         self._cache = cache
         self._dependents = dependents
@@ -117,11 +123,14 @@ class CompletionEvents:
 
     def _inform(self, events: Sequence[CompletionEvent]) -> Informed:
         attempts = [n for n in events if n.number]
-        for start in range(0, len(attempts), history.BATCH):
-            part = attempts[start : start + history.BATCH]
+        owners = {name: self._owner(name) for name in dict.fromkeys(n.sponsor for n in attempts)}
+        parts = list(history.batches(attempts, owners))
+        rows = {name: None for part in parts for name in sorted(part.rows)}
+        self._history.read(history.TABLE, history.PARTITION, rows)
+        for part in parts:
             # Before the call: its answer may get lost.
-            self._counted |= {history.attempt_id(n) for n in part}
-            self._count(part)
+            self._counted |= {history.attempt_id(n) for n in part.events}
+            self._count(part.events, owners)
         # While tasks are revived, dependents before their inputs, none gets a fallback task
         # over those that exist: what it lacks may be revived after it.
         held = _HELD if self._cache.retrying else ()
@@ -135,8 +144,7 @@ class CompletionEvents:
                 informed.add(self._dependents.examine(one.key, look=lost))
         return informed
 
-    def _count(self, batch: Sequence[CompletionEvent]) -> None:
-        owners = {n.sponsor: self._owner(n.sponsor) for n in batch}
+    def _count(self, batch: Sequence[CompletionEvent], owners: Mapping[str, str]) -> None:
         for left in reversed(range(5)):
             try:
                 history.count(

@@ -14,6 +14,7 @@ from tasks.bag.task_table import TaskTable
 
 AT_REST = 10  # periods between two sweeps while there is nothing to make up for
 _PAGE = 1000  # ready tasks of one request and shard read in a sweep
+_BESIDE = 2  # pages at most read beyond what dispatch remembers
 _BEHIND = 16  # pages at most read at once behind one of which nothing may be sent
 
 
@@ -53,7 +54,7 @@ class Sweep:
         running, later = self._runtime.tasks.begun(shard)
         has_events = bool(self._runtime.tasks.events(shard, limit=1))
         self._dispatch.reconcile(shard, ready, unread)
-        self._reconcile(shard, _watched(running, now))
+        _reconcile(self._cache.running, shard, _watched(running, now))
         self._swept[shard] = now
         return Swept(later=[(one.due, one.key) for one in later], has_events=has_events)
 
@@ -63,17 +64,30 @@ class Sweep:
         They are read in order of key, and those of the lowest ranks are remembered. Behind tasks
         of which none may be sent now, it is read on.
         """
-        limit = max(_PAGE, self._dispatch.most // len(SHARDS) + self._dispatch.wide)
+        beside = min(self._dispatch.wide, _BESIDE * _PAGE)  # sent, and not claimed yet
+        pages = max(1, math.ceil((self._dispatch.most // len(SHARDS) + beside) / _PAGE))
         found: list[ReadyMarker] = []
         more = False
-        for shard in SHARDS:
-            page = self._runtime.tasks.ready(shard, limit, request)
-            found += page
-            if len(page) == limit:
-                behind, _, ends = self._read_behind(shard, page, limit)
+        for shard, first in self._first(request, pages).items():
+            found += first
+            if len(first) == pages * _PAGE:
+                behind, _, ends = self._read_behind(shard, first, len(first))
                 found += behind
                 more = more or not ends
         self._dispatch.feed(request, found, more=more)
+
+    def _first(self, request: str, pages: int) -> dict[str, list[ReadyMarker]]:
+        """Read the first ready tasks of a request in each shard, a page of each in turn.
+
+        So no partition gives all its rows of a second at once.
+        """
+        found: dict[str, list[ReadyMarker]] = {shard: [] for shard in SHARDS}
+        for number in range(pages):
+            for shard, before in found.items():
+                if len(before) == number * _PAGE:
+                    last = before[-1] if before else None
+                    before += self._runtime.tasks.ready(shard, _PAGE, request, last)
+        return found
 
     def _ready(self, shard: str) -> tuple[dict[str, ReadyMarker], Unread]:
         """Read a shard's ready tasks by key, and say what was not read of large requests.
@@ -134,15 +148,6 @@ class Sweep:
         cursors[request] = at
         return found, since, len(page) < limit
 
-    def _reconcile(self, shard: str, found: dict[str, WatchedAttempt]) -> None:
-        known = self._cache.running
-        for key in [k for k in known if k[0] == shard and k not in found]:
-            del known[key]
-        for key, running in found.items():
-            old = known.get(key)
-            if old is None or old.claim != running.claim:  # a marker stays as its claim wrote it
-                known[key] = running
-
 
 def read_running(tasks: TaskTable, shard: str, now: float) -> dict[str, WatchedAttempt]:
     """Read a shard's running attempts by key, as if they began now. Raises StoreError."""
@@ -151,3 +156,22 @@ def read_running(tasks: TaskTable, shard: str, now: float) -> dict[str, WatchedA
 
 def _watched(markers: Iterable[RunningMarker], now: float) -> dict[str, WatchedAttempt]:
     return {marker.key: WatchedAttempt(**vars(marker), since=now) for marker in markers}
+
+
+def look_again(tasks: TaskTable, shard: str, known: dict[str, WatchedAttempt], now: float) -> None:
+    """Make the attempts of a shard that are known to run those that its markers name.
+
+    Raises StoreError.
+    """
+    _reconcile(known, shard, read_running(tasks, shard, now))
+
+
+def _reconcile(
+    known: dict[str, WatchedAttempt], shard: str, found: dict[str, WatchedAttempt]
+) -> None:
+    for key in [k for k in known if k[0] == shard and k not in found]:
+        del known[key]
+    for key, running in found.items():
+        old = known.get(key)
+        if old is None or old.claim != running.claim:  # a marker stays as its claim wrote it
+            known[key] = running

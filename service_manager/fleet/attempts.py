@@ -7,7 +7,7 @@ import structlog
 
 from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import ManagerCache, WatchedAttempt
-from service_manager.events.sweep import read_running
+from service_manager.events.sweep import look_again, read_running
 from service_manager.fleet.leaving import Leaving
 from service_manager.fleet.machines import DrainOrder
 from service_manager.fleet.monitor import GiveUp, Kill, Monitor
@@ -46,6 +46,7 @@ class Attempts:
         self._statistics_due = 0.0
         self.workers: tuple[workers.WorkerRow, ...] = ()  # that beat, at the last look
         self.heard: dict[str, float] = {}  # when a worker of a place beat last, by the wall clock
+        self._counted_until = runtime.clock.monotonic()
         self._strays: dict[str, int] = {}  # beats that listed a claim nobody knows
 
     def look(self) -> None:
@@ -67,15 +68,27 @@ class Attempts:
             self._dispatch.remove(running.key)
         for live in self._cache.requests.values():
             live.changed = True
-        verdicts = self._monitor.look(self._statistics, now, self._waiting)
+        behind = now - self._counted_until
+        verdicts = self._monitor.look(self._statistics, now, self._waiting, behind)
         for order in verdicts.holds:
             self._hold(order)
         for running in verdicts.moves:
             self._move(running)
         for kill in verdicts.kills:
             self._kill(kill)
-        for verdict in verdicts.given_up:
+        for verdict in self._still_running(verdicts.given_up, now):
             self._give_up(verdict)
+
+    def _still_running(self, given_up: Sequence[GiveUp], now: float) -> list[GiveUp]:
+        """Return the verdicts on attempts that their markers still name.
+
+        The others have ended: their events come. While many wait to be processed, a read of a shard
+        costs far fewer calls than one of each task.
+        """
+        for number in sorted({shard(one.running.key) for one in given_up}):
+            look_again(self._runtime.tasks, number, self._cache.running, now)
+        running = self._cache.running
+        return [one for one in given_up if running.get(one.running.key) is one.running]
 
     def _waiting(self) -> dict[str, int]:
         looks = self._dispatch.looks(self._cache)
@@ -107,6 +120,10 @@ class Attempts:
             del self._cache.running[event.key]
         mine = running if running is not None and running.attempt == event.number else None
         self._monitor.ended(event, mine, self._statistics, self._clock.monotonic())
+
+    def counted(self, until: float) -> None:
+        """Take note that the ends of all attempts until a time, or nearly all, are counted."""
+        self._counted_until = until
 
     def returned(self, event: CompletionEvent) -> None:
         """Forget a claim whose task was given back."""

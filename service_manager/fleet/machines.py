@@ -43,6 +43,7 @@ import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from service_manager.dispatch.attempt_statistics import AttemptStatistics, Usual
 from service_manager.dispatch.manager_cache import WatchedAttempt
@@ -318,16 +319,19 @@ class Machines:
 
     def _hold_failing(self, now: float) -> None:
         """Hold the workers of hosts on which everything fails, and send their probes."""
-        for host in {m.host: None for m in self._machines.values()}:
+        by_host: dict[str, list[_Machine]] = {}
+        for machine in self._machines.values():
+            by_host.setdefault(machine.host, []).append(machine)
+        for host, here in by_host.items():
             if why := self._failing.why(host):
                 self._failing.forget(host)
-                for machine in self._machines.values():
-                    if machine.host == host and not machine.asked:
+                for machine in here:
+                    if not machine.asked:
                         machine.clear()
                         machine.hold, machine.failing, machine.why = Hold.DRAINED, True, why
                         machine.since = machine.slow_since = now
                         machine.wait = self._probe
-            held = self._failing_on(host)
+            held = [m for m in here if m.failing]
             able = [m for m in held if not m.unfit and not m.leaving]
             due = [m for m in able if now - m.since >= m.wait]
             if due and not any(m.hold is Hold.PROBE for m in able):
@@ -347,10 +351,11 @@ class Machines:
     def _known_elsewhere(self, task_class: str, host: str) -> bool:
         """Tell whether enough attempts of a class have succeeded on other hosts than this one."""
         found = self._succeeded.get(task_class, Counter[str]())
-        elsewhere = sum(
+        elsewhere = accumulate(
             number for worker, number in found.items() if self._machines[worker].host != host
         )
-        return elsewhere >= self._limits.samples
+        # No further than it takes: this is asked for each running attempt.
+        return any(number >= self._limits.samples for number in elsewhere)
 
     def _noise(
         self, task_class: str, seconds: float, usual: Usual, known: ClassStatistics | None

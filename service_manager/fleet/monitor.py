@@ -121,10 +121,13 @@ class Monitor:
         statistics: Mapping[str, ClassStatistics],
         now: float,
         waiting: Callable[[], Mapping[str, int]] = dict,
+        behind: float = 0.0,
     ) -> Verdicts:
         """Decide what to do about the running attempts and the workers.
 
-        `waiting` counts the tasks that a slot may take and none has taken, by place.
+        `waiting` counts the tasks that a slot may take and none has taken, by place. The ends of
+        attempts are counted until `behind` seconds ago. What they took is held against what runs as
+        of then: of many that began together, the short ones end first.
         """
         holds, moves = self._machines.look(statistics, now, waiting)
         verdicts = Verdicts(holds=self._orders + holds, moves=moves)
@@ -134,7 +137,7 @@ class Monitor:
         for running in self._cache.running.values():
             if running.key in moved:
                 continue
-            verdict = self._judge(running, times, now)
+            verdict = self._judge(running, times, now, behind)
             if isinstance(verdict, Kill):
                 verdicts.kills.append(verdict)
             elif verdict is not None:
@@ -156,7 +159,9 @@ class Monitor:
             elif one.claim in waiting:
                 one.begun, one.since = False, now
 
-    def _judge(self, running: WatchedAttempt, times: Times, now: float) -> Kill | GiveUp | None:
+    def _judge(
+        self, running: WatchedAttempt, times: Times, now: float, behind: float
+    ) -> Kill | GiveUp | None:
         age = now - running.since
         lost = self.lost(running.worker, now)
         if lost and age > self._silence:
@@ -170,7 +175,8 @@ class Monitor:
         if not running.begun:
             return None  # it waits in a batch, or its worker has yet to list it
         limit = self._limits.limit(times, running.task_class, running.retries)
-        limit = min(self._limits.ceiling, limit * self._machines.longer(running.worker))
+        limit = limit * self._machines.longer(running.worker) + behind
+        limit = min(self._limits.ceiling, limit)
         if running.ordered is None:
             return self._late(running, age, limit)
         if age > limit and now - running.ordered > self._silence:

@@ -48,6 +48,7 @@ from tasks.request.library import NO_UPLOADS, Library
 from tasks.service import tracing
 from tasks.service.tracing import Span
 from tasks.setting_values import Slots
+from tasks.storage.own_rows import Together
 from tasks.storage.queues import address
 
 log = structlog.get_logger("manager")
@@ -76,7 +77,7 @@ class Manager:
     has a place. `recall` takes back all messages that no slot has taken, and returns their keys.
     `plan` is the planner. `scale` tells autoscalers how many slots are wanted at a place. `heard`
     is told of attempts that ended, `told` of wake-ups to look. `library` says what names in
-    requests mean.
+    requests mean. Rows that are independent are read `together`.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Manager:
         heard: Heard = lambda _events: None,
         told: Callable[[], None] = lambda: None,
         library: Library = NO_UPLOADS,
+        together: Together = map,
     ) -> None:
         self._runtime = runtime
         self._clock = runtime.clock
@@ -124,7 +126,7 @@ class Manager:
         )
         self._ready = ReadyTasks(runtime, options, self.cache, self._dispatch)
         self._dependents = Dependents(runtime, self._find, self._locations)
-        self._events = CompletionEvents(runtime, self.cache, self._dependents, epoch)
+        self._events = CompletionEvents(runtime, self.cache, self._dependents, epoch, together)
         self._attempts = Attempts(runtime, options, self.cache, self._dispatch)
         self._lifecycle = Lifecycle(
             runtime,
@@ -302,6 +304,7 @@ class Manager:
             self._told()
 
     def _process_events(self) -> bool:
+        began = self._clock.monotonic()
         result = self._events.run()
         self._heard([event for event in result.ended if event.number])
         self._record(result.ended)
@@ -315,6 +318,8 @@ class Manager:
             self._ready.now(task)
         for at, key in result.later:
             self._ready.later(at, key)
+        if not result.more:
+            self._attempts.counted(began)
         return result.more
 
     def _given_back(self, event: CompletionEvent) -> None:

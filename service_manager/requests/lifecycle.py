@@ -126,9 +126,13 @@ class Lifecycle:
         """Read again the recorded outcomes of requests for which no events come.
 
         A manager that stalled and is fenced by now may have recorded them. The intervals grow while
-        nothing is found.
+        nothing is found. Of a request with tasks that run or are ready, events are still to come,
+        however long its tasks take.
         """
+        at_work = {one.sponsor for one in self._cache.running.values()}
         for live in self._cache.requests.values():
+            if live.id in at_work or self._dispatch.has(live.id):
+                continue
             live.quiet += 1
             if live.row.state is RequestState.RUNNING and live.quiet.bit_count() == 1:
                 recount(self._runtime, live)

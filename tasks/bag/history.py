@@ -24,9 +24,10 @@ import heapq
 import itertools
 import math
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from tasks.bag.categories import Category
 from tasks.bag.model import NO_USE, USE, Phase, Use
@@ -48,7 +49,8 @@ TABLE = "history"
 PARTITION = "history"
 FAILURES = "failures"
 CURSOR = "cursor"
-BATCH = 19  # attempts counted in one transaction: five rows each at most, and the cursor
+BATCH = 19  # attempts that fit in any transaction: five rows each at most, and the cursor
+_TOGETHER = 100  # attempts counted in one transaction at most: each may be a failure that is listed
 _LATEST = 10**14 - 1  # milliseconds, from which the times of failures are counted down
 _BRIEF = 200  # characters of a failure's message
 
@@ -300,6 +302,43 @@ def attempt_id(event: CompletionEvent) -> str:
     return f"{event.key[-20:]}.{event.number}"
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Ended attempts that `count` writes in one transaction, and the RowKeys of their counts."""
+
+    events: Sequence[CompletionEvent]
+    rows: Collection[str]
+
+
+def batches(events: Iterable[CompletionEvent], owners: Mapping[str, str]) -> Iterator[Batch]:
+    """Divide ended attempts into as few batches as can be written, in order.
+
+    Attempts that have rows in common fill no more of a transaction than one of them. `owners` is as
+    for `count`.
+    """
+    batch: list[CompletionEvent] = []
+    rows: set[str] = set()
+    for event in events:
+        own = _rows(event, owners)
+        if len(batch) == _TOGETHER or len(rows | own) >= BATCH_OPERATIONS:  # and the cursor
+            yield Batch(batch, rows)
+            batch, rows = [], set()
+        batch.append(event)
+        rows |= own
+    if batch:
+        yield Batch(batch, rows)
+
+
+def _rows(event: CompletionEvent, owners: Mapping[str, str]) -> set[str]:
+    """Return the RowKeys of what counts an attempt."""
+    found = {name for name, _, _ in _day_rows(event, owners)}
+    if event.category is None:
+        found.add(_class_row(event.task_class))
+    if event.sponsor:
+        found.add(_request_row(event.sponsor))
+    return found
+
+
 def count(
     store: Store,
     batch: Sequence[CompletionEvent],
@@ -308,7 +347,7 @@ def count(
     keep: Iterable[str] = (),
     owners: Mapping[str, str] | None = None,
 ) -> None:
-    """Count ended attempts, at most `BATCH`, each once however often this is called.
+    """Count ended attempts, one of `batches` at most, each once however often this is called.
 
     `keep` are attempts counted before whose events may still exist. `owners` has the owners of the
     requests on whose account they ran.
@@ -356,19 +395,18 @@ def _days(
     groups: dict[str, list[CompletionEvent]] = {}
     empty: dict[str, DayCount] = {}
     for event in fresh:
-        whole = DayCount(
-            day=_day(event),
-            phase=event.phase,
-            task_class=event.task_class,
-            category=event.category,
-        )
-        owner = owners.get(event.sponsor, "")
-        of_owner = [replace(whole, owner=owner)] if owner else []
-        of_worker = [replace(whole, worker=event.worker)] if event.worker else []
-        for one in (whole, *of_owner, *of_worker):
-            name = _day_row(one)
-            empty[name] = one
-            groups.setdefault(name, []).append(event)
+        for name, owner, worker in _day_rows(event, owners):
+            if name not in groups:
+                groups[name] = []
+                empty[name] = DayCount(
+                    day=_day(event),
+                    phase=event.phase,
+                    task_class=event.task_class,
+                    category=event.category,
+                    owner=owner,
+                    worker=worker,
+                )
+            groups[name].append(event)
     for name, members in sorted(groups.items()):
         row = store.get(TABLE, PARTITION, name)
         old = _DAY.load(row) if row is not None else empty[name]
@@ -376,6 +414,20 @@ def _days(
         use = sum((n.use for n in members), old.use)
         new = replace(old, count=old.count + len(members), seconds=seconds, use=use)
         yield updates.write(row, name, _DAY.dump(new))
+
+
+def _day_rows(event: CompletionEvent, owners: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the counts of a day that an attempt belongs to: RowKey, owner and worker.
+
+    It is counted among all, its owner's, and those of its worker.
+    """
+    what = _outcome(_day(event), event.phase, event.task_class, event.category)
+    yield f"{_counts('', '')}{what}", "", ""
+    owner = owners.get(event.sponsor, "")
+    if owner:
+        yield f"{_counts(owner, '')}{what}", owner, ""
+    if event.worker:
+        yield f"{_counts('', event.worker)}{what}", "", event.worker
 
 
 def _requests(store: Store, fresh: Sequence[CompletionEvent]) -> Iterator[Operation]:
@@ -424,10 +476,10 @@ def _day(event: CompletionEvent) -> dt.date:
     return dt.datetime.fromtimestamp(event.ended, dt.UTC).date()
 
 
-def _day_row(one: DayCount) -> str:
-    outcome = one.category.value if one.category else "success"
-    before = _counts(one.owner, one.worker)
-    return f"{before}{one.day}|{one.phase.value}|{_quoted(one.task_class)}|{outcome}"
+def _outcome(day: dt.date, phase: Phase, task_class: str, category: Category | None) -> str:
+    """Return what the RowKeys of the counts of a day end with."""
+    outcome = category.value if category else "success"
+    return f"{day}|{phase.value}|{_quoted(task_class)}|{outcome}"
 
 
 def _counts(owner: str, worker: str) -> str:
@@ -437,5 +489,6 @@ def _counts(owner: str, worker: str) -> str:
     return f"w|{_quoted(worker)}|" if worker else "d|"
 
 
+@lru_cache(50_000)  # names of workers, owners and classes
 def _quoted(text: str) -> str:
     return urllib.parse.quote(text, safe=" .,@")

@@ -161,7 +161,15 @@ class Scene:
         self, spec: Spec, category: Category | None = None, policy: RetryPolicy = ONCE
     ) -> protocol.Claimed:
         """Run a task that is ready, to its artifact or to a failure."""
-        claimed = self.claim(spec)
+        return self.end(self.claim(spec), category, policy)
+
+    def end(
+        self,
+        claimed: protocol.Claimed,
+        category: Category | None = None,
+        policy: RetryPolicy = ONCE,
+    ) -> protocol.Claimed:
+        """End an attempt."""
         attempt = claimed.attempt(started=1.0, ended=2.0, duration=1.0, category=category)
         if category is None:
             assert protocol.commit(self.runtime, attempt, [self.artifact(claimed)])

@@ -116,7 +116,11 @@ def as_in_2010() -> Iterator[DayCount]:
 def in_2010(runtime: Runtime) -> Runtime:
     """The rows that counting 3,054,430 attempts would leave; each attempt itself is not made."""
     operations: list[Operation] = [
-        Upsert(row=history._day_row(one), entity=history._DAY.dump(one)) for one in as_in_2010()
+        Upsert(
+            row="d|" + history._outcome(one.day, one.phase, one.task_class, one.category),
+            entity=history._DAY.dump(one),
+        )
+        for one in as_in_2010()
     ]
     for start in range(0, len(operations), BATCH_OPERATIONS):
         runtime.store.transact(

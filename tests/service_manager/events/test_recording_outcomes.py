@@ -1,10 +1,11 @@
 """What a completion event records in the interests, in which transactions, and what stays of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
 from service_manager.events import completion_events
+from service_manager.events.completion_events import CompletionEvents
 from tasks.bag import (
     history,
     protocol,
@@ -19,7 +20,7 @@ from tasks.bag.transitions import RetryPolicy
 from tasks.errors import ConflictError, StoreError
 from tasks.requests import request_table
 from tasks.requests.request_table import REQUEST, RequestRow, request_row
-from tasks.storage.store import Delete, Insert, MergeEntity, Operation, Replace
+from tasks.storage.store import Delete, Insert, MergeEntity, Operation, Replace, Row
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect, mosaic, reduction
 
@@ -459,14 +460,44 @@ def counted(scene: Scene) -> int:
 
 
 def test_attempts_are_counted_in_as_few_transactions_as_can_be(scene: Scene) -> None:
-    some = MANY[: 2 * history.BATCH + 1]
+    """Those that have rows in common, as here all have, need no more of a transaction than one."""
+    some = MANY[:205]
     for spec in some:
         scene.write(spec)
         scene.run(spec)
     transactions = written(scene, history.TABLE)
     scene.process()
-    assert len(transactions) == 3
+    assert [len(operations) for operations in transactions] == [6, 6, 6]
     assert counted(scene) == len(some)
+
+
+def test_what_counts_the_attempts_of_a_round_is_read_together(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def together(read: Callable[[str], Row | None], names: Iterable[str]) -> list[Row | None]:
+        asked.append(list(names))
+        return [read(name) for name in asked[-1]]
+
+    scene.events = CompletionEvents(
+        scene.runtime, scene.cache, scene.dependents, 1, together=together
+    )
+    for spec in MANY[:120]:
+        scene.write(spec)
+        scene.run(spec)
+    read: list[str] = []
+    get = scene.store.get
+
+    def watched(table: str, partition: str, row: str) -> Row | None:
+        if table == history.TABLE:
+            read.append(row)
+        return get(table, partition, row)
+
+    monkeypatch.setattr(scene.store, "get", watched)
+    scene.process()
+    assert [len(names) for names in asked] == [5]  # class, day, owner, worker and request
+    assert sorted(read) == sorted([*asked[0], history.CURSOR])
 
 
 def test_a_count_is_tried_again_a_few_times(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

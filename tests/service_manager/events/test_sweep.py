@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from service_manager.dispatch import dispatch as module
 from service_manager.dispatch.fleet_dispatch import FleetDispatch
 from service_manager.dispatch.manager_cache import WatchedAttempt
 from service_manager.dispatch.ready import ReadyTasks
@@ -16,7 +17,7 @@ from tasks.bag.categories import Category
 from tasks.bag.model import State
 from tasks.bag.spec import CollectSpec
 from tasks.bag.task_keys import SHARDS, shard
-from tasks.bag.task_rows import CompletionEvent
+from tasks.bag.task_rows import CompletionEvent, ReadyMarker
 from tasks.bag.transitions import RetryPolicy
 from tasks.bag.workers import WorkerRow
 from tasks.errors import StoreError
@@ -204,6 +205,33 @@ def test_of_a_request_that_is_not_in_memory_whole_some_is_read_of_each_shard(
         task = dispatch.places[""]._tasks[spec.key]
         found = (task.sponsor, task.task_class, task.alone)
         assert found == ("r", spec.task_class, spec is HERE[0])
+
+
+def test_of_a_large_request_a_page_of_each_shard_is_read_in_turn(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So no partition has to give all its rows at once; and there is an end to what is read."""
+    monkeypatch.setattr(sweep, "_PAGE", 2)
+    monkeypatch.setattr(module, "_REMEMBERED", 16)
+    dispatch = one_place(window=64)
+    sweeping = Sweep(scene.runtime, scene.cache, dispatch, 30.0)
+    for spec in MANY:
+        scene.write(spec)
+    read: list[str] = []
+    ready = scene.tasks.ready
+
+    def watched(
+        number: str, limit: int, request: str, after: ReadyMarker | None = None
+    ) -> list[ReadyMarker]:
+        read.append(number)
+        return ready(number, limit, request, after)
+
+    monkeypatch.setattr(scene.tasks, "ready", watched)
+    dispatch.reconcile(SHARD, {}, {"r": [("0", "g")]})
+    sweeping.feed("r")
+    assert read == [*SHARDS] * 3
+    assert len(dispatch) == 16
+    assert dispatch.hungry() == []
 
 
 # --- attempts ---

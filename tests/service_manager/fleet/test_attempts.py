@@ -20,7 +20,7 @@ from tasks.bag.task_keys import shard
 from tasks.bag.task_rows import CompletionEvent
 from tasks.bag.transitions import RetryPolicy
 from tasks.bag.workers import Hold, WorkerRow
-from tasks.storage.store import Operation
+from tasks.storage.store import Operation, Row
 from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect
 
@@ -97,6 +97,59 @@ def test_a_worker_counts_as_lost_by_its_silence_alone(scene: Scene, attempts: At
         attempts.look()
         scene.runtime.clock.sleep(OPTIONS.lease)
         assert [one.name for one in attempts.workers] == ["w"]
+
+
+def test_what_has_ended_costs_no_call_for_each_attempt_while_its_event_waits(
+    scene: Scene, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = [spec for spec in MANY if shard(spec.key) == shard(A.key)]
+    for spec in here:
+        scene.write(spec)
+    claims = [scene.claim(spec) for spec in here]
+    scene.beat(1, *((spec, one.claim) for spec, one in zip(here, claims, strict=True)))
+    attempts.look()
+    still, *others = here
+    assert len(scene.cache.running) == len(here) > 5
+    for one in claims[1:]:
+        scene.end(one)
+    read: list[str] = []
+    get = scene.store.get
+
+    def watched(table: str, partition: str, row: str) -> Row | None:
+        read.append(row)
+        return get(table, partition, row)
+
+    monkeypatch.setattr(scene.store, "get", watched)
+    for sequence in range(2, 6):
+        scene.beat(sequence)
+        read.clear()
+        attempts.look()
+        assert len(read) < 5
+    assert scene.cache.running == {}
+    assert scene.task(still).losses == 1
+    assert {scene.task(spec).state for spec in others} == {State.DONE}
+
+
+def test_no_limit_is_held_against_attempts_while_ends_are_not_counted(
+    scene: Scene, attempts: Attempts
+) -> None:
+    """Storage was away for long: of many that began together, the shortest alone were counted."""
+    clock = scene.runtime.clock
+    for spec in MANY[2:8]:
+        scene.write(spec)
+        scene.run(spec)
+    scene.process()
+    clock.sleep(50.0)
+    attempts.counted(clock.monotonic())
+    (claim,) = claimed(scene, A)
+    for sequence in range(1, 15):
+        scene.beat(sequence, (A, claim), ago=10.0 * sequence)
+        clock.sleep(10.0)
+        attempts.look()
+    assert worker(scene).orders == ()
+    attempts.counted(clock.monotonic())
+    attempts.look()
+    assert worker(scene).orders == (claim,)
 
 
 # --- orders ---
@@ -217,7 +270,7 @@ def test_a_look_tells_what_runs_and_what_is_ready(
     heard: list[Mapping[str, int]] = []
 
     def look(
-        _statistics: object, _now: float, waiting: Callable[[], Mapping[str, int]]
+        _statistics: object, _now: float, waiting: Callable[[], Mapping[str, int]], _behind: float
     ) -> Verdicts:
         heard.append(waiting())
         return Verdicts()

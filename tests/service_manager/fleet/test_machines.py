@@ -2,8 +2,11 @@
 
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Protocol, Self
 from unittest.mock import Mock
 
 import pytest
@@ -20,6 +23,10 @@ from tests.service_manager.test_fair_drain import row
 from tests.service_manager.test_slow_machines import OPTIONS, event
 
 USUAL = {"class": ClassStatistics(task_class="class", count=5, mean=100.0)}
+
+
+class TraceFunction(Protocol):
+    def __call__(self, frame: FrameType, what: str, more: object, /) -> Self: ...
 
 
 @dataclass
@@ -610,3 +617,30 @@ def test_one_attempt_counts_for_so_much_at_most() -> None:
     assert [machines._evidence(usual, far) for far in (1e6, -1e6)] == [most, -most]
     assert most == pytest.approx(math.log(100.0))
     assert most < machines._DRAIN
+
+
+def test_a_look_costs_each_worker_alike_however_many_there_are() -> None:
+    """Work that is done for each pair of workers would keep a manager of 10,000 busy."""
+
+    def lines(number: int) -> int:
+        judged = Judged(number)
+        for worker in range(number):
+            judged.begin(f"w{worker}", age=50.0)
+        judged.look(10.0)
+        run = 0
+
+        def trace(_frame: FrameType, what: str, _more: object) -> TraceFunction:
+            nonlocal run
+            run += what == "line"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            judged.machines.look(judged.statistics, judged.now)
+        finally:
+            sys.settrace(before)
+        return run
+
+    few, many = lines(20), lines(200)
+    assert many < 12 * few

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from service_manager.events.completion_events import Processed
 from service_manager.events.sweep import AT_REST
 from service_manager.leader.manager import CLEANING, Manager, SendError
 from service_manager.options import ManagerOptions
@@ -477,3 +478,16 @@ def test_plans_beside_the_rounds_are_let_go_of_at_the_end(monkeypatch: pytest.Mo
     monkeypatch.setattr(told.manager._lifecycle, "close", close)
     told.manager.close()
     assert closed == ["plans"]
+
+
+def test_ends_count_as_known_until_the_round_that_left_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = Told()
+    until: list[float] = []
+    monkeypatch.setattr(told.manager._attempts, "counted", until.append)
+    for more in (True, False):
+        monkeypatch.setattr(told.manager._events, "run", lambda more=more: Processed(more=more))
+        told.clock.sleep(5.0)
+        told.manager._process_events()
+    assert until == [told.clock.monotonic()]

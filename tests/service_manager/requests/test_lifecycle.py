@@ -9,7 +9,7 @@ from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
 from service_manager.dispatch import manager_cache
-from service_manager.dispatch.manager_cache import Live
+from service_manager.dispatch.manager_cache import Live, WatchedAttempt
 from service_manager.plans import write_fence
 from service_manager.plans.plan_writer import PlanWriter, Written
 from service_manager.requests import ending, lifecycle
@@ -168,15 +168,41 @@ def test_a_request_that_another_manager_ended_is_forgotten(b: Stepped) -> None:
 def test_a_quiet_request_is_counted_again_less_and_less_often(
     b: Stepped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """While its tasks are ready or run there are events to come, however long they take."""
     request = b.running()
     counted: list[int] = []
     sweep = 0
+    ready = b.manager._dispatch.known()
+    assert ready
 
     def recount(runtime: Runtime, live: Live) -> None:
         assert (runtime, live) == (b.runtime, b.live(request))
         counted.append(sweep)
 
     monkeypatch.setattr(lifecycle, "recount", recount)
+    b.manager.cache.running["k"] = WatchedAttempt(
+        key="k",
+        claim="c",
+        worker="w",
+        attempt=1,
+        retries=0,
+        phase=Phase.COLLECTION,
+        task_class="class",
+        sponsor=request,
+        claimed_at=0.0,
+        since=0.0,
+    )
+    for sweep in range(9):
+        if sweep == 3:
+            for key in ready:
+                b.manager._dispatch.remove(key)
+        if sweep == 6:
+            b.manager._dispatch.add(ready[0], request)
+            b.manager.cache.running.clear()
+        b.runtime.clock.sleep(b.options.sweep)
+        b.cycle.take_up()
+    b.manager._dispatch.remove(ready[0])
+    assert counted == []
     for sweep in range(20):
         b.runtime.clock.sleep(b.options.sweep)
         b.cycle.take_up()

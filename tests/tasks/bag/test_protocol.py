@@ -608,6 +608,24 @@ def test_a_batch_of_attempts_without_anything_in_common_fits_one_transaction(
     assert sum(one.count for one in history.executions(store, 1, day)) == history.BATCH
 
 
+def test_as_many_attempts_as_fit_are_counted_in_one_transaction(store: Unreliable) -> None:
+    alike = [replace(event(n), sponsor="r") for n in range(220)]
+    apart = [
+        replace(event(n), task_class=f"c{n}", worker=f"w{n}", sponsor=f"r{n}") for n in range(60)
+    ]
+    owners = {one.sponsor: f"owner of {one.sponsor}" for one in (*alike, *apart)}
+    for events, sizes in ((alike, [100, 100, 20]), (apart, [19, 19, 19, 3])):
+        batches = list(history.batches(events, owners))
+        assert [len(batch.events) for batch in batches] == sizes
+        assert [one for batch in batches for one in batch.events] == events
+    before: set[str] = set()
+    for batch in batches:
+        history.count(store, batch.events, epoch=1, owners=owners)
+        after = {row.row for row in store.scan(history.TABLE, history.PARTITION, "", "~")}
+        assert after - before - {history.CURSOR} == batch.rows
+        before = after
+
+
 def test_failures_are_listed_by_category_and_time_and_listed_once(store: Unreliable) -> None:
     early = replace(event(1, Category.SERVER_BUSY), ended=1_000.0)
     late = replace(event(2, Category.SERVER_BUSY), ended=2_000.0)

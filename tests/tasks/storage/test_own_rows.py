@@ -1,7 +1,7 @@
 """A store that remembers what it wrote: same answers as the store, fewer reads."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import pytest
@@ -37,6 +37,9 @@ class Watched(MemoryStore):
         self.reads[row] += 1
         return super().get(table, partition, row)
 
+    def inner_row(self, row: str) -> Row | None:
+        return super().get(T, P, row)
+
     def transact(
         self, table: str, partition: str, operations: Sequence[Operation]
     ) -> tuple[str, ...]:
@@ -58,7 +61,7 @@ def test_what_was_written_under_an_etag_is_not_read_again() -> None:
     assert not store.reads
 
 
-def test_all_is_forgotten_after_a_call_that_was_refused_or_got_no_answer() -> None:
+def test_what_a_call_that_was_refused_or_got_no_answer_writes_is_forgotten() -> None:
     store = Watched()
     own = OwnRows(store)
     own.transact(T, P, [Insert(row="a", entity={"n": 1}), Insert(row="b", entity={"n": 1})])
@@ -83,7 +86,39 @@ def test_no_more_rows_are_remembered_than_the_bound() -> None:
         own.transact(T, P, [Insert(row=f"{number}", entity={})])
     for number in range(MOST + 1):
         assert own.get(T, P, f"{number}")
-    assert 0 < len(store.reads) <= MOST
+    assert store.reads == {"0": 1}  # the one that was written longest ago
+
+
+def test_a_refused_call_costs_the_other_rows_no_second_read() -> None:
+    store = Watched()
+    own = OwnRows(store)
+    own.transact(T, P, [Insert(row="a", entity={"n": 1}), Insert(row="b", entity={"n": 1})])
+    with pytest.raises(ConflictError):
+        own.transact(T, P, [Insert(row="a", entity={"n": 2})])
+    assert own.get(T, P, "a") == own.get(T, P, "a") == store.inner_row("a")
+    assert own.get(T, P, "b") == store.inner_row("b")
+    assert store.reads == {"a": 2}
+
+
+def test_rows_are_read_together_once_those_that_are_absent_as_well() -> None:
+    store = Watched()
+    asked: list[list[str]] = []
+
+    def together(read: Callable[[str], Row | None], names: Iterable[str]) -> list[Row | None]:
+        asked.append(list(names))
+        return [read(name) for name in asked[-1]]
+
+    own = OwnRows(store, together)
+    store.transact(T, P, [Insert(row="a", entity={"n": 1})])
+    own.transact(T, P, [Insert(row="b", entity={"n": 1})])
+    own.read(T, P, ["a", "b", "c"])
+    assert asked == [["a", "c"]]
+    assert [own.get(T, P, name) for name in "abc"] == [*map(store.inner_row, "ab"), None]
+    assert store.reads == {"a": 1, "c": 1}
+    store.transact(T, P, [Insert(row="c", entity={"n": 1})])  # somebody else
+    with pytest.raises(ConflictError):
+        own.transact(T, P, [Insert(row="c", entity={"n": 2})])
+    assert own.get(T, P, "c") == store.inner_row("c")
 
 
 _ROWS = st.sampled_from("ab")
