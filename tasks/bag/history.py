@@ -50,7 +50,7 @@ PARTITION = "history"
 FAILURES = "failures"
 CURSOR = "cursor"
 BATCH = 19  # attempts that fit in any transaction: five rows each at most, and the cursor
-_TOGETHER = 100  # attempts counted in one transaction at most: each may be a failure that is listed
+TOGETHER = 100  # attempts counted in one transaction at most: each may be a failure that is listed
 _LATEST = 10**14 - 1  # milliseconds, from which the times of failures are counted down
 _BRIEF = 200  # characters of a failure's message
 
@@ -320,7 +320,7 @@ def batches(events: Iterable[CompletionEvent], owners: Mapping[str, str]) -> Ite
     rows: set[str] = set()
     for event in events:
         own = _rows(event, owners)
-        if len(batch) == _TOGETHER or len(rows | own) >= BATCH_OPERATIONS:  # and the cursor
+        if len(batch) == TOGETHER or len(rows | own) >= BATCH_OPERATIONS:  # and the cursor
             yield Batch(batch, rows)
             batch, rows = [], set()
         batch.append(event)

@@ -42,11 +42,11 @@ def test_attempts_whose_count_was_not_answered_are_not_counted_again(scene: Scen
     with pytest.raises(StoreError):
         scene.process()
     early = [spec for spec in MANY if spec.key < B.key and shard(spec.key) != shard(B.key)]
-    for spec in early[: history.BATCH]:
+    for spec in early[: history.TOGETHER]:
         scene.write(spec)
         scene.run(spec)
     scene.process()
-    assert counted(scene) == history.BATCH + 1
+    assert counted(scene) == history.TOGETHER + 1
 
 
 def test_attempts_whose_events_were_not_deleted_are_not_counted_again(scene: Scene) -> None:
@@ -63,11 +63,11 @@ def test_attempts_whose_events_were_not_deleted_are_not_counted_again(scene: Sce
         scene.process()
     scene.store.before = lambda _table, _operations: None
     early = [spec for spec in MANY if spec.key < B.key and shard(spec.key) != shard(B.key)]
-    for spec in early[: history.BATCH]:
+    for spec in early[: history.TOGETHER]:
         scene.write(spec)
         scene.run(spec)
     scene.process()
-    assert counted(scene) == history.BATCH + 1
+    assert counted(scene) == history.TOGETHER + 1
 
 
 def test_attempts_count_for_the_owner_of_the_request_that_they_ran_for(scene: Scene) -> None:
@@ -251,7 +251,7 @@ def test_an_event_waits_for_dependents_only_while_a_plan_is_written(state: Reque
     assert counted(scene) == 1
 
 
-EARLY = [spec for spec in MANY if shard(spec.key) < shard(B.key)][: history.BATCH + 5]
+EARLY = [spec for spec in MANY if shard(spec.key) < shard(B.key)][: history.TOGETHER + 5]
 
 
 def run_early(scene: Scene) -> None:
