@@ -59,7 +59,8 @@ class Lossy(MemoryStore):
 
 
 def runtime(store: MemoryStore) -> Runtime:
-    return replace(memory_runtime(ManualClock()), store=store)
+    """Transactions of 60 operations: each shard has several."""
+    return replace(memory_runtime(ManualClock()), store=store, most_operations=60)
 
 
 def written(store: MemoryStore) -> list[str]:
@@ -93,7 +94,7 @@ def test_a_gate_that_closes_in_the_middle_lets_nothing_more_through() -> None:
     store = MemoryStore()
     mine = runtime(store)
     batches = PlanWriter(mine, "r", [TASKS]).batches()
-    for _ in range(len(SHARDS)):  # every shard's fence has been passed
+    for _ in range(3 * len(SHARDS)):  # every shard's fence has been passed
         next(batches)
     write_fence.close(mine.tasks, mine.clock, "r")
     before = content(store)
