@@ -210,6 +210,10 @@ def _cancelled(row: RequestRow, now: float) -> RequestRow:
         ended=now,
         preparation=None,
         standing=0,
+        phases={
+            phase: replace(count, cancelled=count.cancelled + count.left)
+            for phase, count in row.phases.items()
+        },
     )
 
 

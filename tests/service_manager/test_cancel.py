@@ -237,6 +237,8 @@ def test_before_its_plan_is_written_it_ends_at_once_without_a_manager_and_is_tol
         assert row.state is RequestState.CANCELLED
         assert said in row.message
         assert row.ended == b.runtime.clock.now()
+        assert not any(count.left or count.running for count in row.phases.values())
+    assert b.row(held).phases[Phase.COLLECTION].cancelled
     b.rounds(60)
     assert RequestTable(b.runtime.store).live() == []
     assert RequestTable(b.runtime.store).unsettled() == []
