@@ -475,7 +475,8 @@ class SimWorker:
         """Say why this machine cannot run a package that another one can; "" where it can.
 
         Where none can it runs it all the same: the real one refuses it. Of one that is gone for
-        good the row stays a day, and what waits for it would not end here.
+        good the row stays a day, and one that is broken is not mended: what waits for either
+        would not end here.
         """
         if task.phase is not Phase.REDUCTION or self.sandbox != "none":
             return ""
@@ -483,7 +484,8 @@ class SimWorker:
         with suppress(StoreError):
             rows = workers.list_workers(self.runtime.store)
             if any(
-                row.runs_packages("limits") and not row.draining and not self.gone(row.name)
+                row.runs_packages("limits")
+                and not (row.draining or row.unfit or self.gone(row.name))
                 for row in rows
                 if (row.host != self.host, row.place) == (True, self.place)
             ):
