@@ -57,6 +57,7 @@ CONTAINERS = {
     "worker-1": "worker",
     "worker-2": "worker",
 }
+_FINE = 0.004  # degrees: a request lasts for several beats of its workers, so that it is seen
 _ENDED = ("complete", "complete with gaps", "failed", "cancelled", "refused")
 
 
@@ -252,10 +253,15 @@ def push_package(hosts: Hosts, folder: Path, needs: str = "") -> None:
 
 def kill(hosts: Hosts) -> None:
     """Kill the acting manager and a host that works, and wait for the end of the request."""
-    hosts.submit(0.02)
+    hosts.submit(_FINE)
     until(hosts.under_way, "the request is under way")
-    until(lambda: bool(hosts.busy_worker()), "a worker works")
-    lost = [hosts.acting(), hosts.busy_worker()]
+    lost: list[str] = []
+
+    def found() -> bool:
+        lost[:] = [hosts.acting(), hosts.busy_worker()]
+        return all(lost)
+
+    until(found, "a manager acts and a worker works")
     for name in lost:
         do(hosts.engine, "kill", hosts.container(name))
     began = time.monotonic()
@@ -272,7 +278,7 @@ def kill(hosts: Hosts) -> None:
 def restart_each(hosts: Hosts) -> None:
     """Restart each part in turn, each time with a request under way."""
     for number, name in enumerate((*CONTAINERS, *hosts.servers)):
-        hosts.submit(0.021 + number / 1000)
+        hosts.submit(_FINE + (number + 1) / 10_000)
         until(hosts.under_way, "the request is under way")
         began = time.monotonic()
         hosts.restart(name)

@@ -514,7 +514,11 @@ REMOVALS = {
             "tests/worker/pool/test_runner.py",
         ),
         registered={
-            "worker/__main__.py": (r"from worker\.pool\..*", (r"main\(pooled\)", "main()")),
+            "worker/__main__.py": (
+                (r"from functools import partial\n\n", ""),
+                r"from worker\.pool\..*",
+                (r"partial\(main, pooled\)", "main"),
+            ),
             "pyproject.toml": ((r'"pool", "slots"', '"slots"'),),
             "infra/monitoring/alerts.yml": (
                 r" +- alert: SwathmillReductionPoolFull\n(?: {8}.*\n)* {8}annotations: .*",

@@ -7,6 +7,7 @@ from pathlib import Path
 from modis.granule_name import parse_granule_name
 from reprojection.grid.grids import modis_tile_grid
 from tasks.bag import protocol, transitions
+from tasks.bag.categories import Category
 from tasks.bag.kinds import Spec
 from tasks.bag.model import ArtifactFile
 from tasks.bag.protocol import Claimed
@@ -51,6 +52,8 @@ def run_claimed(
     )
     said = perform(job, given, lambda *_: None, lambda: runtime.blobs)
     if isinstance(said, Postponed):
+        if said.tier:  # there is no other machine
+            return Failed(category=Category.CHOICE_REFUSED, message=said.message)
         raise NoRoomError(said.message)
     return said
 

@@ -24,10 +24,12 @@ TOKEN = "a-token-of-the-one-who-starts-it"
 
 def named(pid: int) -> str:
     """What a process is, by its name, or by its words where it is a program of its own."""
-    words = Path(f"/proc/{pid}/cmdline").read_bytes()
-    if b"reprojection.isolation" in words:
-        return "reading program"
-    return Path(f"/proc/{pid}/comm").read_text().strip()
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "ended"
+    return "reading program" if b"reprojection.isolation" in words else name
 
 
 @pytest.mark.parametrize(("told", "reads"), [(False, "reader"), (True, "reading program")])
@@ -49,14 +51,20 @@ def test_what_reads_granules_has_no_secret(tmp_path: Path, told: bool, reads: st
     try:
         until(lambda: "Ctrl-C stops" in log.read_text() or stack.poll() is not None, 120)
         assert stack.poll() is None, log.read_text()
-        # Of the forkserver and its forks, which bear its name, it is the first.
-        processes = {named(pid): pid for pid in reversed(proctree.descendants(stack.pid))}
+        wanted = ("service_manager", reads, "forkserver", "tracker")
+        processes: dict[str, int] = {}
+
+        def all_there() -> bool:
+            # Of the forkserver and its forks, which bear its name, it is the first.
+            processes.update((named(pid), pid) for pid in reversed(proctree.descendants(stack.pid)))
+            return processes.keys() >= set(wanted)
+
+        until(all_there, 120, "all processes have their names")
         kept = json.loads((data / "secrets.json").read_text())
         secrets = [kept["redis_password"], kept["signing_key"], *([TOKEN] if told else [])]
         try:
             found = {
-                name: [holds(processes[name], secret) for secret in secrets]
-                for name in ("service_manager", reads, "forkserver", "tracker")
+                name: [holds(processes[name], secret) for secret in secrets] for name in wanted
             }
         except PermissionError:
             pytest.skip("this machine lets nobody but root look into other processes")
